@@ -169,7 +169,7 @@ func badValues(typ reflect.Type) (bad []any, meaning *regexp.Regexp) {
 	return nil, nil
 }
 
-func TestAFieldThatIsOutOfItsBoundsIsNamedOrHasADocumentedMeaning(t *testing.T) {
+func TestOutOfBoundsFieldIsNamedOrDocumented(t *testing.T) {
 	forEachField(t, func(t *testing.T, c configField) {
 		bad, meaning := badValues(c.typ)
 		for _, value := range bad {
@@ -183,7 +183,7 @@ func TestAFieldThatIsOutOfItsBoundsIsNamedOrHasADocumentedMeaning(t *testing.T) 
 	})
 }
 
-func TestTheLargestValueOfAFieldIsTakenOrNamed(t *testing.T) {
+func TestLargestFieldValueIsAcceptedOrNamed(t *testing.T) {
 	forEachField(t, func(t *testing.T, c configField) {
 		var largest any
 		switch c.typ.Kind() {
@@ -203,7 +203,7 @@ func TestTheLargestValueOfAFieldIsTakenOrNamed(t *testing.T) {
 	})
 }
 
-func TestAFieldWithoutTheOneThatItRequiresIsNamed(t *testing.T) {
+func TestFieldWithoutItsRequiredFieldIsNamed(t *testing.T) {
 	requires := regexp.MustCompile(`\brequires (?:an? )?(\w+)`)
 	found := 0
 	forEachField(t, func(t *testing.T, c configField) {
@@ -228,7 +228,7 @@ func TestAFieldWithoutTheOneThatItRequiresIsNamed(t *testing.T) {
 	assert.GreaterOrEqual(t, found, 4, "the fields of workqueue, cache and leaderelect")
 }
 
-func TestARequiredFieldThatIsNotSetIsNamed(t *testing.T) {
+func TestMissingRequiredFieldIsNamed(t *testing.T) {
 	found := 0
 	forEachField(t, func(t *testing.T, c configField) {
 		if strings.HasSuffix(c.doc, " Required.") {

@@ -52,7 +52,7 @@ func operating(page string, t *tree) (problems []string) {
 	return problems
 }
 
-func TestThePageOnOperatingNamesWhatIsThere(t *testing.T) {
+func TestOperatingGuideNamesExistingThings(t *testing.T) {
 	tree, err := repository()
 	require.NoError(t, err)
 	page := tree.files[path.Join("docs", "operating.md")]
@@ -78,7 +78,7 @@ func term(t *testing.T, leases leaderelect.LeaseStore) (term uint64) {
 }
 
 // This is what the page tells an operator to do about a leader whose terms are too low.
-func TestARecordByHandRaisesTheTerm(t *testing.T) {
+func TestEditedRecordRaisesTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		require.EqualValues(t, 1, term(t, leases))
@@ -89,7 +89,7 @@ func TestARecordByHandRaisesTheTerm(t *testing.T) {
 }
 
 // This is what the page tells an operator to do to change the number of slots.
-func TestTheNumberOfSlotsChangesWithTheRecord(t *testing.T) {
+func TestNumberOfSlotsFollowsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		run := func(slots int) error {

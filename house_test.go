@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheRepositoryKeepsTheRulesOfTheHouse(t *testing.T) {
+func TestRepositoryFollowsHouseRules(t *testing.T) {
 	tree, err := repository()
 	require.NoError(t, err)
 	require.NotEmpty(t, tree.code)
@@ -77,13 +77,13 @@ var goodTree = map[string]string{
 	"store/testdata/x.go": "no Go at all\n",
 }
 
-func TestAGoodTreeBreaksNoRule(t *testing.T) {
+func TestGoodTreeBreaksNoRule(t *testing.T) {
 	for _, rule := range rules {
 		assert.Empty(t, check(t, rule.name, nil), rule.name)
 	}
 }
 
-func TestARuleObjectsToATreeThatBreaksIt(t *testing.T) {
+func TestRulesRejectBrokenTrees(t *testing.T) {
 	imports := func(pkg, p string) string { return "package " + pkg + "\n\nimport \"" + p + "\"\n" }
 	later := "FIX" + "ME"
 	cases := []struct {

@@ -134,7 +134,7 @@ func BenchmarkDeltaFIFOOneKey(b *testing.B) {
 	}
 }
 
-func TestEveryQueueOfDeltasDoesTheSameWork(t *testing.T) {
+func TestEveryDeltaFIFODoesTheSameWork(t *testing.T) {
 	for _, impl := range deltaImplementations {
 		t.Run(impl.name, func(t *testing.T) {
 			objects := makeObjects(100)

@@ -92,7 +92,7 @@ func worker(q clientgo.TypedRateLimitingInterface[string], sync func(key string)
 	}
 }
 
-func TestAClientGoWorkerLoopReconcilesThroughTheQueue(t *testing.T) {
+func TestClientGoWorkerLoopRunsOnQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{
 			RateLimiter: clientgo.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
@@ -133,7 +133,7 @@ func TestAClientGoWorkerLoopReconcilesThroughTheQueue(t *testing.T) {
 	})
 }
 
-func TestAControllerRuntimeControllerReconcilesThroughTheQueue(t *testing.T) {
+func TestControllerRuntimeControllerRunsOnQueue(t *testing.T) {
 	t.Run("with typed requests from a func source", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			keys := []string{"a", "b", "c"}

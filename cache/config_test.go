@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestABadDeltaFIFOConfigIsAnErrorAndAMissingKeyFunctionIsMisuse(t *testing.T) {
+func TestNewDeltaFIFORejectsBadConfigAndNilKeyFunc(t *testing.T) {
 	never := func(_, _ *pod) bool { return false }
 	_, err := cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{Equal: never})
 	require.EqualError(t, err, "cache: new delta FIFO: DeltaFIFOConfig.Equal is set without DeltaFIFOConfig.KnownObjects")

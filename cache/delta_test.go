@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestDeltasAreTheConsumersToKeep(t *testing.T) {
+func TestConsumerMayKeepDeltas(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -26,7 +26,7 @@ func TestDeltasAreTheConsumersToKeep(t *testing.T) {
 	require.Equal(t, "b: Added 1", line("b", kept[1].All(), false))
 }
 
-func TestTheNewestOfTheDeltasIsWhatTheKeyHasComeTo(t *testing.T) {
+func TestDeltasNewestIsFinalState(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -47,7 +47,7 @@ func TestTheNewestOfTheDeltasIsWhatTheKeyHasComeTo(t *testing.T) {
 	require.Equal(t, cache.Delta[*pod]{Type: cache.Deleted, Object: a(2)}, newest)
 }
 
-func TestALoopOverDeltasMayEndEarly(t *testing.T) {
+func TestDeltasLoopMayBreak(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -63,7 +63,7 @@ func TestALoopOverDeltasMayEndEarly(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestADeltaIsPoppedWithoutAnAllocation(t *testing.T) {
+func TestPopDoesNotAllocate(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	object, version := a(1), uint64(0)

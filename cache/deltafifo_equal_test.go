@@ -36,7 +36,7 @@ func newComparing() (*fifo, *hooked) {
 	})), x
 }
 
-func TestAListOfKnownObjectsReportsNothing(t *testing.T) {
+func TestReplaceWithUnchangedObjectsReportsNothing(t *testing.T) {
 	f, x := newComparing()
 	require.NoError(t, f.Replace([]*pod{a(1), b(1)}, 10))
 	require.True(t, f.HasSynced(), "nothing is left to wait for")
@@ -51,7 +51,7 @@ func TestAListOfKnownObjectsReportsNothing(t *testing.T) {
 	require.EqualValues(t, 30, f.Version())
 }
 
-func TestTheLastOfTwoObjectsInAListIsTheOneThatIsCompared(t *testing.T) {
+func TestReplaceComparesLastObjectOfDuplicateKey(t *testing.T) {
 	f, x := newComparing()
 	require.NoError(t, f.Replace([]*pod{a(2), b(1), a(1)}, 10))
 	require.Empty(t, drain(t, f, x.Indexer))
@@ -59,7 +59,7 @@ func TestTheLastOfTwoObjectsInAListIsTheOneThatIsCompared(t *testing.T) {
 	require.Equal(t, []string{"a: Replaced 2"}, drain(t, f, x.Indexer))
 }
 
-func TestAKnownObjectIsToldWhenSomethingElseHasHappenedToItsKey(t *testing.T) {
+func TestReplaceReportsUnchangedObjectWithPendingDeltas(t *testing.T) {
 	list := func(f *fifo) error { return f.Replace([]*pod{a(1), b(1)}, 20) }
 	want := func(t *testing.T, f *fifo, x *hooked) {
 		t.Helper()
@@ -117,8 +117,8 @@ func states(x *hooked) map[string]int {
 	return states
 }
 
-// TestWhatIsMergedHasTheEffectOfEveryStep compares a consumer that pops once with one that pops after every call.
-func TestWhatIsMergedHasTheEffectOfEveryStep(t *testing.T) {
+// TestMergedDeltasEqualIndividualDeltas compares a consumer that pops once with one that pops after every call.
+func TestMergedDeltasEqualIndividualDeltas(t *testing.T) {
 	t.Parallel()
 	calls := []func(f *fifo, n int) error{
 		func(f *fifo, n int) error { return f.Add(a(n), uint64(n)) },

@@ -254,7 +254,7 @@ func (h *history) finish() error {
 	return h.failure
 }
 
-func TestEveryShortHistoryOfAQueueEqualsTheModel(t *testing.T) {
+func TestEveryShortDeltaFIFOHistoryMatchesModel(t *testing.T) {
 	t.Parallel()
 	histories := 0
 	var extend func(history []byte, actions byte, length int)
@@ -277,7 +277,7 @@ func TestEveryShortHistoryOfAQueueEqualsTheModel(t *testing.T) {
 	t.Logf("%d histories", histories)
 }
 
-func TestLongHistoriesOfAQueueEqualTheModel(t *testing.T) {
+func TestLongDeltaFIFOHistoriesMatchModel(t *testing.T) {
 	seeds := uint64(500)
 	if underRace {
 		seeds = 50

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestALongListKeepsWhatWaitsAlready(t *testing.T) {
+func TestLargeReplaceKeepsPendingKeys(t *testing.T) {
 	x := newPods()
 	x.Upsert(b(1))
 	f := newFIFO(x)
@@ -26,7 +26,7 @@ func TestALongListKeepsWhatWaitsAlready(t *testing.T) {
 	require.Equal(t, len(list), x.Len())
 }
 
-func TestALifeThatNobodySawIsNotKeptAlive(t *testing.T) {
+func TestMergedIncarnationIsNotKeptAlive(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -44,7 +44,7 @@ func TestALifeThatNobodySawIsNotKeptAlive(t *testing.T) {
 	require.Equal(t, []string{"a: Deleted 2"}, drain(t, f, x))
 }
 
-func TestOneKeyThatChangesWithoutEndHoldsOneObject(t *testing.T) {
+func TestRepeatedUpdatesOfOneKeyHoldOneObject(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	const updates = 1000

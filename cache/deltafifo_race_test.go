@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAConsumerBesideItsProducersEndsUpLikeTheSource runs a source that changes and relists, a resync, a consumer that fails now and then,
+// TestConcurrentConsumerConvergesToSource runs a source that changes and relists, a resync, a consumer that fails now and then,
 // and a goroutine that reads the version.
-func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
+func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 	for seed := range uint64(5) {
 		x := newPods()
 		f := newFIFO(x)
@@ -102,9 +102,9 @@ func TestAConsumerBesideItsProducersEndsUpLikeTheSource(t *testing.T) {
 	}
 }
 
-// TestAKeyIsNotLostBetweenTheQueueAndTheCache has a consumer that moves one key from the queue to the cache while Replace looks for it in
+// TestReplaceDoesNotMissKeyMovingToCache has a consumer that moves one key from the queue to the cache while Replace looks for it in
 // both.
-func TestAKeyIsNotLostBetweenTheQueueAndTheCache(t *testing.T) {
+func TestReplaceDoesNotMissKeyMovingToCache(t *testing.T) {
 	for range 200 {
 		x := newPods()
 		f := newFIFO(x)

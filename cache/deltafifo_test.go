@@ -63,7 +63,7 @@ func drain(t *testing.T, f *fifo, x *cache.Indexer[string, *pod]) []string {
 	}
 }
 
-func TestAKeyThatOnlyWaitsIsFoundDeletedByReplace(t *testing.T) {
+func TestReplaceDeletesPendingKeys(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	x.Upsert(b(1))
@@ -78,7 +78,7 @@ func TestAKeyThatOnlyWaitsIsFoundDeletedByReplace(t *testing.T) {
 	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, unasked, x))
 }
 
-func TestATombstoneHasTheNewestStateKnown(t *testing.T) {
+func TestTombstoneHasNewestKnownState(t *testing.T) {
 	for what, test := range map[string]struct {
 		waits func(*fifo) error
 		want  string
@@ -105,7 +105,7 @@ func TestATombstoneHasTheNewestStateKnown(t *testing.T) {
 	}
 }
 
-func TestTheLastStateThatWasSeenWinsOverATombstone(t *testing.T) {
+func TestDeleteStateWinsOverTombstone(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -114,7 +114,7 @@ func TestTheLastStateThatWasSeenWinsOverATombstone(t *testing.T) {
 	require.Equal(t, []string{"a: Deleted 2 *"}, drain(t, f, x))
 }
 
-func TestAResyncNeverBringsAnOldStateBehindANewerOne(t *testing.T) {
+func TestResyncNeverFollowsNewerStateWithOlder(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	x.Upsert(b(1))
@@ -134,7 +134,7 @@ func TestAResyncNeverBringsAnOldStateBehindANewerOne(t *testing.T) {
 	newFIFO(nil).Resync() // knows nothing
 }
 
-func TestSyncComesAfterTheLastItemOfTheFirstListWasProcessed(t *testing.T) {
+func TestHasSyncedAfterFirstListIsProcessed(t *testing.T) {
 	x := newPods()
 	x.Upsert(b(1))
 	f := newFIFO(x)
@@ -157,7 +157,7 @@ func TestSyncComesAfterTheLastItemOfTheFirstListWasProcessed(t *testing.T) {
 	require.Equal(t, []string{"c: Added 0"}, drain(t, f, x), "c was not in the first list")
 }
 
-func TestADeletionThatTheFirstListShowsBelongsToItAlsoWhenTheKeyWaits(t *testing.T) {
+func TestHasSyncedWaitsForDeletionOfPendingKey(t *testing.T) {
 	x := newPods()
 	x.Upsert(b(1))
 	f := newFIFO(x)
@@ -168,7 +168,7 @@ func TestADeletionThatTheFirstListShowsBelongsToItAlsoWhenTheKeyWaits(t *testing
 	require.True(t, f.HasSynced())
 }
 
-func TestSyncComesAtOnceWhenThereIsNothingToWaitFor(t *testing.T) {
+func TestHasSyncedImmediatelyAfterEmptyList(t *testing.T) {
 	for what, first := range map[string]func(*fifo) error{
 		"an empty list": func(f *fifo) error { return f.Replace(nil, 1) },
 		"Add":           func(f *fifo) error { return f.Add(a(1), 1) },
@@ -187,7 +187,7 @@ func TestSyncComesAtOnceWhenThereIsNothingToWaitFor(t *testing.T) {
 	}
 }
 
-func TestTheDeletionOfAKeyThatNobodyKnowsIsNotReported(t *testing.T) {
+func TestDeleteOfUnknownKeyIsNotReported(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Delete(a(1), 1))
@@ -202,7 +202,7 @@ func TestTheDeletionOfAKeyThatNobodyKnowsIsNotReported(t *testing.T) {
 	require.Equal(t, []string{"a: Deleted 1"}, drain(t, unasked, x))
 }
 
-func TestAKeyThatChangesAgainKeepsItsPlaceInLine(t *testing.T) {
+func TestRepeatedChangeKeepsPlaceInQueue(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 1))
@@ -211,7 +211,7 @@ func TestAKeyThatChangesAgainKeepsItsPlaceInLine(t *testing.T) {
 	require.Equal(t, []string{"a: Added 2", "b: Added 1"}, drain(t, f, x))
 }
 
-func TestWhatWaitsIsMergedToTheSameResult(t *testing.T) {
+func TestPendingDeltasAreMerged(t *testing.T) {
 	type change = func(*fifo, *pod) error
 	add, update, del := change(func(f *fifo, p *pod) error { return f.Add(p, 1) }),
 		change(func(f *fifo, p *pod) error { return f.Update(p, 1) }),
@@ -246,7 +246,7 @@ func TestWhatWaitsIsMergedToTheSameResult(t *testing.T) {
 	}
 }
 
-func TestTransformIsCalledOnceForEachObject(t *testing.T) {
+func TestTransformRunsOncePerObject(t *testing.T) {
 	x := newPods()
 	calls := make(map[int]int)
 	bad := errors.New("bad")
@@ -284,7 +284,7 @@ func TestTransformIsCalledOnceForEachObject(t *testing.T) {
 	require.Empty(t, drain(t, f, x))
 }
 
-func TestALostDeleteWhileTheKeyIsProcessed(t *testing.T) {
+func TestDeleteWhileProcessingIsNotLost(t *testing.T) {
 	for what, forget := range map[string]func(*fifo) error{
 		"Delete":  func(f *fifo) error { return f.Delete(a(2), 2) },
 		"Replace": func(f *fifo) error { return f.Replace(nil, 2) },
@@ -304,7 +304,7 @@ func TestALostDeleteWhileTheKeyIsProcessed(t *testing.T) {
 	}
 }
 
-func TestTheConsumerMayBeAProducer(t *testing.T) {
+func TestConsumerMayAdd(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 1))
@@ -320,7 +320,7 @@ func TestTheConsumerMayBeAProducer(t *testing.T) {
 	require.Equal(t, []string{"b: Replaced 1"}, drain(t, f, x))
 }
 
-func TestAListOfANewHistoryHoldsTheVersionAtZeroUntilItIsProcessed(t *testing.T) {
+func TestListOfNewHistoryHoldsVersionAtZeroUntilProcessed(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 9))
@@ -347,7 +347,7 @@ func (i *interrupted) All() iter.Seq2[string, *pod] {
 	return s.All()
 }
 
-func TestAListThatPanicsDoesNotMakeAnotherMissADeletion(t *testing.T) {
+func TestPanickingReplaceDoesNotHideDeletionFromAnother(t *testing.T) {
 	x := &interrupted{Indexer: newPods()}
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 1))

@@ -249,7 +249,7 @@ func (p *pair) actions() []func() error {
 	)
 }
 
-func TestEveryShortHistoryOfAnIndexerEqualsTheModel(t *testing.T) {
+func TestEveryShortIndexerHistoryMatchesModel(t *testing.T) {
 	t.Parallel()
 	n, length := len(newPair().actions()), effort(3, 4)
 	histories := 0
@@ -276,7 +276,7 @@ func TestEveryShortHistoryOfAnIndexerEqualsTheModel(t *testing.T) {
 	t.Logf("%d histories", histories)
 }
 
-func TestLongHistoriesOfAnIndexerEqualTheModel(t *testing.T) {
+func TestLongIndexerHistoriesMatchModel(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := newPair()

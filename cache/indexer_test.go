@@ -172,7 +172,7 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-func TestAPanicOfAnIndexFunctionLeavesTheIndexerAsItWas(t *testing.T) {
+func TestPanickingIndexFuncLeavesIndexerUnchanged(t *testing.T) {
 	bad := func(p *pod) []string {
 		if p.n < 0 {
 			panic("no values")
@@ -203,7 +203,7 @@ func TestAPanicOfAnIndexFunctionLeavesTheIndexerAsItWas(t *testing.T) {
 	}
 }
 
-func TestKeysThatCannotBeFoundAgainAreRefused(t *testing.T) {
+func TestKeysUnequalToThemselvesAreRejected(t *testing.T) {
 	x := cache.NewIndexer(func(f float64) float64 { return f })
 	require.PanicsWithValue(t, "cache: a key is not equal to itself", func() { x.Upsert(math.NaN()) })
 	require.PanicsWithValue(t, "cache: a key is not equal to itself", func() { x.Replace([]float64{1, math.NaN()}) })
@@ -221,7 +221,7 @@ func TestKeysThatCannotBeFoundAgainAreRefused(t *testing.T) {
 	require.NoError(t, cache.CheckInvariants(y))
 }
 
-func TestAQueueRefusesSuchKeysBeforeAnythingHasChanged(t *testing.T) {
+func TestDeltaFIFORejectsUnequalKeysBeforeAnyChange(t *testing.T) {
 	f := must(cache.NewDeltaFIFO(func(v any) any { return v }, cache.DeltaFIFOConfig[any, any]{}))
 	for _, bad := range []any{[]int{1}, math.NaN()} {
 		require.Panics(t, func() { _ = f.Add(bad, 5) })
@@ -232,7 +232,7 @@ func TestAQueueRefusesSuchKeysBeforeAnythingHasChanged(t *testing.T) {
 	require.False(t, f.HasSynced())
 }
 
-func TestAFunctionThatIsMissingIsMisuse(t *testing.T) {
+func TestNilFunctionsPanic(t *testing.T) {
 	require.PanicsWithValue(t, "cache: NewIndexer: the key function is nil", func() { cache.NewIndexer[string, *pod](nil) })
 	require.PanicsWithValue(t, "cache: NewDeltaFIFO: the key function is nil", func() {
 		must(cache.NewDeltaFIFO(nil, cache.DeltaFIFOConfig[string, *pod]{}))

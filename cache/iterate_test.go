@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIterationWhileThingsChange writes in the body of loops that are longer than a batch, and checks the contract:
+// TestIterationDuringWrites writes in the body of loops that are longer than a batch, and checks the contract:
 // an object that exists all the time is yielded once and in order, nothing is yielded twice, and the loop ends.
-func TestIterationWhileThingsChange(t *testing.T) {
+func TestIterationDuringWrites(t *testing.T) {
 	t.Parallel()
 	const keys = 200
 	for seed := range uint64(6) {
@@ -65,7 +65,7 @@ func keysOf[K, V any](seq iter.Seq2[K, V]) iter.Seq[K] {
 	}
 }
 
-func TestAnObjectThatIsYieldedByAnIndexHasTheValue(t *testing.T) {
+func TestIndexYieldsOnlyObjectsWithValue(t *testing.T) {
 	for what, leave := range map[string]func(x *cache.Indexer[string, *pod], name string){
 		"it gets another value": func(x *cache.Indexer[string, *pod], name string) { x.Upsert(&pod{name: name, nodes: []string{"m"}}) },
 		"it goes":               func(x *cache.Indexer[string, *pod], name string) { x.Delete(name) },
@@ -89,7 +89,7 @@ func TestAnObjectThatIsYieldedByAnIndexHasTheValue(t *testing.T) {
 	}
 }
 
-func TestNothingIsSkippedBetweenBatches(t *testing.T) {
+func TestIterationSkipsNothingBetweenBatches(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 128, 129, 500} {
 		x := newPods()
 		var want []string
@@ -101,7 +101,7 @@ func TestNothingIsSkippedBetweenBatches(t *testing.T) {
 	}
 }
 
-func TestAKeyThatGoesAndComesAgainIsNotYieldedTwice(t *testing.T) {
+func TestIterationYieldsReaddedKeyOnce(t *testing.T) {
 	x := newPods()
 	byNode := cache.AddIndex(x, podNodes)
 	for i := range 100 {
@@ -132,7 +132,7 @@ func TestAKeyThatGoesAndComesAgainIsNotYieldedTwice(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-func TestNoCodeOfTheUserRunsUnderALockOfReaders(t *testing.T) {
+func TestUserCodeRunsWithoutReaderLocks(t *testing.T) {
 	x := newPods()
 	reads := 0
 	read := func() {
@@ -160,9 +160,9 @@ func TestNoCodeOfTheUserRunsUnderALockOfReaders(t *testing.T) {
 	require.Positive(t, reads)
 }
 
-// TestReadersNeverSeeHalfOfAChange runs readers beside a writer that keeps two promises in each step: all objects of a
+// TestReadersNeverSeePartialChange runs readers beside a writer that keeps two promises in each step: all objects of a
 // list have one number, and an object's number is also its only value.
-func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
+func TestReadersNeverSeePartialChange(t *testing.T) {
 	x := newPods()
 	byNumber := cache.AddIndex(x, func(p *pod) []int { return []int{p.n} })
 	list := func(n int) []*pod {
@@ -244,7 +244,7 @@ func TestReadersNeverSeeHalfOfAChange(t *testing.T) {
 	require.NoError(t, cache.CheckInvariants(x))
 }
 
-func TestReadersAndWritersMayBeMany(t *testing.T) {
+func TestConcurrentReadersAndWriters(t *testing.T) {
 	x := newPods()
 	byNode := cache.AddIndex(x, podNodes)
 	var wg sync.WaitGroup
@@ -280,7 +280,7 @@ func TestReadersAndWritersMayBeMany(t *testing.T) {
 }
 
 // The entries of a key that was deleted and added again are two; a renumbering in the middle makes the iteration go on by key.
-func TestAKeyThatWasAddedAgainIsYieldedOnceAlsoAcrossARenumbering(t *testing.T) {
+func TestIterationYieldsReaddedKeyOnceAcrossRenumbering(t *testing.T) {
 	x := newPods()
 	for i := range 100 {
 		x.Upsert(&pod{name: fmt.Sprint(i)})

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAReadByKeyAndAListNeverWait(t *testing.T) {
+func TestGetAndAllNeverBlock(t *testing.T) {
 	x := newPods()
 	x.Upsert(&pod{name: "a"})
 	cache.LockForEver(x)
@@ -21,7 +21,7 @@ func TestAReadByKeyAndAListNeverWait(t *testing.T) {
 	require.Equal(t, []string{"a"}, names(x.All()))
 }
 
-func TestAnUpdateThatChangesNoIndexDoesNotWaitForReadersOfIndexes(t *testing.T) {
+func TestUpdateWithoutIndexChangeDoesNotBlockOnIndexReaders(t *testing.T) {
 	x := newPods()
 	cache.AddIndex(x, podNodes)
 	x.Upsert(&pod{name: "a", nodes: []string{"1", "2"}})
@@ -32,7 +32,7 @@ func TestAnUpdateThatChangesNoIndexDoesNotWaitForReadersOfIndexes(t *testing.T) 
 	require.Equal(t, 2, p.n)
 }
 
-func TestAReadAndAnUpdateAllocateNothing(t *testing.T) {
+func TestReadAndUpdateDoNotAllocate(t *testing.T) {
 	x := newPods()
 	cache.AddIndex(x, podNodes)
 	pods := make([]*pod, 1000)
@@ -48,7 +48,7 @@ func TestAReadAndAnUpdateAllocateNothing(t *testing.T) {
 	}))
 }
 
-func TestAKeyThatComesAndGoesWithoutEndTakesNoRoom(t *testing.T) {
+func TestRepeatedAddAndDeleteUseBoundedMemory(t *testing.T) {
 	x := newPods()
 	byNode := cache.AddIndex(x, podNodes)
 	for i := range 100 {
@@ -66,10 +66,10 @@ func TestAKeyThatComesAndGoesWithoutEndTakesNoRoom(t *testing.T) {
 	require.LessOrEqual(t, max(x.Room(), values, objects, members), 500)
 }
 
-// TestNoReadIsTornLostOrOutOfDate has one writer, which numbers its writes in ascending order and deletes odd keys now and then, and
+// TestReadsAreNeverTornOrStale has one writer, which numbers its writes in ascending order and deletes odd keys now and then, and
 // readers without a lock. Whatever the table of the indexer goes through, an even key is found in every read, an object is the one of its
 // key, and a reader that has seen a number never sees a lower one for the same key later.
-func TestNoReadIsTornLostOrOutOfDate(t *testing.T) {
+func TestReadsAreNeverTornOrStale(t *testing.T) {
 	const keys = 300
 	for seed := range uint64(3) {
 		x := newPods()
@@ -170,8 +170,8 @@ func TestNoReadIsTornLostOrOutOfDate(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatIsNoPointerIsReadWhole has objects of many words, and interfaces, of which half could be read.
-func TestAnObjectThatIsNoPointerIsReadWhole(t *testing.T) {
+// TestNonPointerObjectsAreNotTorn has objects of many words, and interfaces, of which half could be read.
+func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 	type wide struct {
 		key  string
 		n    int
@@ -225,9 +225,9 @@ func TestAnObjectThatIsNoPointerIsReadWhole(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestASnapshotIsTakenWhileTablesGrow has a writer that makes all tables grow and drop deleted entries, and a goroutine that takes
+// TestSnapshotsWhileTablesGrow has a writer that makes all tables grow and drop deleted entries, and a goroutine that takes
 // snapshots at any time, and reads each of them twice.
-func TestASnapshotIsTakenWhileTablesGrow(t *testing.T) {
+func TestSnapshotsWhileTablesGrow(t *testing.T) {
 	for range 10 {
 		x := newPods()
 		byNode := cache.AddIndex(x, podNodes)

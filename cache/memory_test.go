@@ -30,7 +30,7 @@ func TestIterationAllocatesNothing(t *testing.T) {
 	require.Equal(t, 11*2101, n)
 }
 
-func TestWhatIsEmptiedGivesItsMemoryBack(t *testing.T) {
+func TestEmptiedStructuresReleaseMemory(t *testing.T) {
 	const many = 10000
 	x := newPods()
 	byNode := cache.AddIndex(x, podNodes)
@@ -54,7 +54,7 @@ func TestWhatIsEmptiedGivesItsMemoryBack(t *testing.T) {
 	require.NoError(t, cache.CheckInvariants(x))
 }
 
-func TestAShortListDoesNotKeepALongOneAlive(t *testing.T) {
+func TestShortListDoesNotRetainLongList(t *testing.T) {
 	x := newPods()
 	list := make([]*pod, 1000)
 	for i := range list {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASnapshotStaysAsItWasWhateverHappensToItsIndexer(t *testing.T) {
+func TestSnapshotIsImmutable(t *testing.T) {
 	for what, write := range map[string]func(x *cache.Indexer[string, *pod]){
 		"an update":             func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", n: 1, nodes: []string{"n"}}) },
 		"another value":         func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", nodes: []string{"m"}}) },
@@ -63,7 +63,7 @@ func TestASnapshotStaysAsItWasWhateverHappensToItsIndexer(t *testing.T) {
 
 func gone(p *pod, _ bool) *pod { return p }
 
-func TestASnapshotKnowsTheIndexesOfItsTimeOnly(t *testing.T) {
+func TestSnapshotOmitsLaterIndexes(t *testing.T) {
 	x, y := newPods(), newPods()
 	byNode := cache.AddIndex(x, podNodes)
 	s := x.Snapshot()
@@ -76,7 +76,7 @@ func TestASnapshotKnowsTheIndexesOfItsTimeOnly(t *testing.T) {
 	}
 }
 
-func TestASnapshotCopiesNoObjectsAndFewPointers(t *testing.T) {
+func TestSnapshotCopiesFewPointers(t *testing.T) {
 	x := newPods()
 	cache.AddIndex(x, podNodes)
 	for i := range 10_000 {
@@ -94,7 +94,7 @@ func TestASnapshotCopiesNoObjectsAndFewPointers(t *testing.T) {
 }
 
 // One writer updates two objects in turn, far apart in the table. Neither update changes an index.
-func TestASnapshotIsMadeBetweenTwoUpdates(t *testing.T) {
+func TestSnapshotIsAtomic(t *testing.T) {
 	x := newPods()
 	const last = 4000
 	for i := range last + 1 {

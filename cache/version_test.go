@@ -21,7 +21,7 @@ func step(t *testing.T, f *fifo, x *cache.Indexer[string, *pod], result error) {
 	require.Equal(t, result, err)
 }
 
-func TestTheVersionIsThatOfTheOldestChangeThatWaits(t *testing.T) {
+func TestVersionPrecedesOldestPendingChange(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.Zero(t, f.Version())
@@ -39,7 +39,7 @@ func TestTheVersionIsThatOfTheOldestChangeThatWaits(t *testing.T) {
 	require.EqualValues(t, 70, f.Version())
 }
 
-func TestAKeyThatIsBeingProcessedHoldsTheVersionDown(t *testing.T) {
+func TestKeyInProcessHoldsBackVersion(t *testing.T) {
 	f := newFIFO(newPods())
 	require.NoError(t, f.Replace([]*pod{a(1)}, 10))
 	_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
@@ -51,7 +51,7 @@ func TestAKeyThatIsBeingProcessedHoldsTheVersionDown(t *testing.T) {
 	require.EqualValues(t, 20, f.Version())
 }
 
-func TestAFailureHoldsTheVersionDown(t *testing.T) {
+func TestFailureHoldsBackVersion(t *testing.T) {
 	bad := errors.New("bad")
 	heal := map[string]func(*fifo) error{
 		"a later change":                    func(f *fifo) error { return f.Update(a(2), 30) },
@@ -85,7 +85,7 @@ func TestAFailureHoldsTheVersionDown(t *testing.T) {
 	}
 }
 
-func TestAFailureOfASyncIsNoChangeLost(t *testing.T) {
+func TestFailedSyncDoesNotHoldBackVersion(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
@@ -96,7 +96,7 @@ func TestAFailureOfASyncIsNoChangeLost(t *testing.T) {
 	require.EqualValues(t, 20, f.Version())
 }
 
-func TestAResyncDoesNotMoveTheVersion(t *testing.T) {
+func TestResyncDoesNotChangeVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 10))
@@ -107,7 +107,7 @@ func TestAResyncDoesNotMoveTheVersion(t *testing.T) {
 	require.EqualValues(t, 10, f.Version())
 }
 
-func TestASecondChangeOfTheSameVersionIsWaitedForToo(t *testing.T) {
+func TestSecondChangeAtSameVersionHoldsBackVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	f.Bookmark(4)
@@ -124,7 +124,7 @@ func TestASecondChangeOfTheSameVersionIsWaitedForToo(t *testing.T) {
 	require.EqualValues(t, 5, f.Version())
 }
 
-func TestAListOfAnOlderVersionStartsANewHistory(t *testing.T) {
+func TestListAtOlderVersionStartsNewHistory(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	require.NoError(t, f.Add(a(1), 100))
@@ -150,7 +150,7 @@ func TestAListOfAnOlderVersionStartsANewHistory(t *testing.T) {
 	require.EqualValues(t, 41, f.Version())
 }
 
-func TestAFailureOfAnOlderHistoryHoldsTheNewOneDownToo(t *testing.T) {
+func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
 	bad := errors.New("bad")
 	t.Run("a key that failed before", func(t *testing.T) {
 		x := newPods()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAReconcileAllocatesNextToNothing(t *testing.T) {
+func TestReconcileAllocatesLittle(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
@@ -28,7 +28,7 @@ func TestAReconcileAllocatesNextToNothing(t *testing.T) {
 	assert.NoError(t, r.Stop())
 }
 
-func TestTheContextsOfReconcilesAreDifferentThings(t *testing.T) {
+func TestEachReconcileHasItsOwnContext(t *testing.T) {
 	var contexts []context.Context
 	c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
 		contexts = append(contexts, ctx)

@@ -14,7 +14,7 @@ import (
 )
 
 // A failure that says itself when to try again counts for the backoff of the next one, whether the limiter is named or not.
-func TestTheBackoffFollowsFromAllFailuresOfTheKey(t *testing.T) {
+func TestBackoffCountsAllFailuresOfKey(t *testing.T) {
 	for name, limiter := range map[string]workqueue.RateLimiter[string]{
 		"nil": nil, "explicit": workqueue.DefaultControllerRateLimiter[string](),
 	} {

@@ -95,7 +95,7 @@ func schedules(pauses, n int, f func([]int)) {
 
 // A source begins a new history while the controller reads how far its cache is. Whatever comes between: once the controller has
 // connected, a key waits for its write exactly until the cache has reached its version, in the new history.
-func TestAResetWhileAControllerCatchesUpHidesNoVersionAndInventsNone(t *testing.T) {
+func TestResetDuringConnectKeepsVersionsCorrect(t *testing.T) {
 	n := 0
 	schedules(6, restartSteps, func(pauses []int) {
 		if t.Failed() {

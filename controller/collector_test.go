@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestACollectorDeletesTheChildrenOfAnOwnerThatIsGone(t *testing.T) {
+func TestCollectorDeletesChildrenOfDeletedOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type site struct{}
 		type server struct{}

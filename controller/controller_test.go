@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNewNamesWhatIsWrong(t *testing.T) {
+func TestNewReportsInvalidFields(t *testing.T) {
 	f := noop
 	for _, test := range []struct {
 		name, controller string
@@ -51,7 +51,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	assert.Equal(t, "x", c.Name())
 }
 
-func TestOneKeyIsNeverReconciledTwiceAtOnce(t *testing.T) {
+func TestKeyIsNeverReconciledConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inFlight, most, all atomic.Int64
 		c, reports := newController(t, controller.Config[string]{Workers: 8}, func(context.Context, string) (controller.Result, error) {
@@ -73,7 +73,7 @@ func TestOneKeyIsNeverReconciledTwiceAtOnce(t *testing.T) {
 	})
 }
 
-func TestDifferentKeysAreReconciledAtOnceUpToTheNumberOfWorkers(t *testing.T) {
+func TestKeysAreReconciledConcurrentlyUpToWorkers(t *testing.T) {
 	for _, workers := range []int{0, 1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			var inFlight atomic.Int64
@@ -93,7 +93,7 @@ func TestDifferentKeysAreReconciledAtOnceUpToTheNumberOfWorkers(t *testing.T) {
 	}
 }
 
-func TestAKeyAddedWhileItIsReconciledComesBackOnce(t *testing.T) {
+func TestKeyAddedDuringReconcileComesBackOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{Workers: 2}, func(context.Context, string) (controller.Result, error) {
 			time.Sleep(time.Second)
@@ -109,7 +109,7 @@ func TestAKeyAddedWhileItIsReconciledComesBackOnce(t *testing.T) {
 	})
 }
 
-func TestKeysAddedWhileNothingRunsWaitForTheNextRun(t *testing.T) {
+func TestKeysAddedBetweenRunsWaitForNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, noop)
 		c.Add("before")
@@ -127,7 +127,7 @@ func TestKeysAddedWhileNothingRunsWaitForTheNextRun(t *testing.T) {
 	})
 }
 
-func TestASecondRunAtOnceIsAnError(t *testing.T) {
+func TestConcurrentRunIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, noop)
 		r := looptest.Start(t, c.Run)
@@ -140,7 +140,7 @@ func TestASecondRunAtOnceIsAnError(t *testing.T) {
 	})
 }
 
-func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) {
+func TestAttemptGrowsWithFailuresAndResetsOnSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts []int
 		c, reports := newController(t, controller.Config[string]{Timeout: time.Second}, func(ctx context.Context, _ string) (controller.Result, error) {
@@ -177,7 +177,7 @@ func TestTheAttemptGrowsWithEachFailureAndStartsAnewAfterASuccess(t *testing.T) 
 	})
 }
 
-func TestTheDefaultBackoffGrows(t *testing.T) {
+func TestDefaultBackoffGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, errBoom
@@ -193,7 +193,7 @@ func TestTheDefaultBackoffGrows(t *testing.T) {
 	})
 }
 
-func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
+func TestEventEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Hour}}}, func(context.Context, string) (controller.Result, error) {
@@ -214,7 +214,7 @@ func TestABackoffIsOverWhenAnEventComesFirst(t *testing.T) {
 	})
 }
 
-func TestTheLastResultCounts(t *testing.T) {
+func TestLastRequeueAfterWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var after atomic.Int64
 		after.Store(int64(time.Hour))
@@ -238,7 +238,7 @@ func TestTheLastResultCounts(t *testing.T) {
 	})
 }
 
-func TestWhatAReconcileLogsAndWhatIsLoggedOfItNameIt(t *testing.T) {
+func TestLogsNameTheReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		logger := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -290,7 +290,7 @@ level=ERROR msg="reconcile failed, parked" controller=test key=a attempt=1 recon
 	assert.Same(t, slog.Default(), controller.Logger(t.Context()))
 }
 
-func TestAStepDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
+func TestStepReconcilesOneKeyInCallersGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		var value any
@@ -330,7 +330,7 @@ func TestAStepDoesOneKeyInTheGoroutineOfTheCaller(t *testing.T) {
 	})
 }
 
-func TestAStepWithAContextThatEnds(t *testing.T) {
+func TestStepWithEndedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
@@ -364,7 +364,7 @@ func TestAStepWithAContextThatEnds(t *testing.T) {
 	})
 }
 
-func TestAStepAndARunExcludeEachOther(t *testing.T) {
+func TestStepAndRunExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
 		var inside error

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAGoexitDoesNotEndAWorkerForGood(t *testing.T) {
+func TestWorkerIsReplacedAfterGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Second}}}
 		n := 0
@@ -38,7 +38,7 @@ func TestAGoexitDoesNotEndAWorkerForGood(t *testing.T) {
 	})
 }
 
-func TestAGoexitDuringADrainLeavesNothingUndone(t *testing.T) {
+func TestGoexitDuringDrainLeavesNothingUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {

@@ -27,7 +27,7 @@ func slow(ctx context.Context, _ string) (controller.Result, error) {
 	}
 }
 
-func TestAStopDrainsWhatIsQueuedDirtyAndInFlight(t *testing.T) {
+func TestStopDrainsQueuedDirtyAndInFlightKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		r := looptest.Start(t, c.Run)
@@ -48,7 +48,7 @@ func TestAStopDrainsWhatIsQueuedDirtyAndInFlight(t *testing.T) {
 	})
 }
 
-func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T) {
+func TestDrainLeavesDelayedKeysToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		after := time.Hour
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
@@ -75,7 +75,7 @@ func TestADrainDoesNotWaitForDelayedKeysAndTheNextRunDoesThemAtOnce(t *testing.T
 	})
 }
 
-func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
+func TestRequeueDuringDrainIsLeftToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{Workers: 3, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Millisecond}}}
 		again := true
@@ -109,7 +109,7 @@ func TestWhatAsksToComeBackDuringADrainComesBackInTheNextRun(t *testing.T) {
 	})
 }
 
-func TestWhatIsAddedWhileARunDrainsWaitsForTheNext(t *testing.T) {
+func TestAddDuringDrainIsLeftToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		r := looptest.Start(t, c.Run)
@@ -132,7 +132,7 @@ func TestWhatIsAddedWhileARunDrainsWaitsForTheNext(t *testing.T) {
 	})
 }
 
-func TestADrainThatTakesTooLongNamesWhatIsLeftAndKeepsIt(t *testing.T) {
+func TestDrainTimeoutNamesAndKeepsRemainingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{Workers: 2, DrainTimeout: 2500 * time.Millisecond}, slow)
 		r := looptest.Start(t, c.Run)
@@ -165,7 +165,7 @@ func TestADrainThatTakesTooLongNamesWhatIsLeftAndKeepsIt(t *testing.T) {
 	})
 }
 
-func TestADrainTimeoutThatFindsEverythingDoneIsNoError(t *testing.T) {
+func TestDrainTimeoutWithNothingLeftIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{DrainTimeout: time.Second}, func(context.Context, string) (controller.Result, error) {
 			time.Sleep(time.Minute) // ignores its context
@@ -181,7 +181,7 @@ func TestADrainTimeoutThatFindsEverythingDoneIsNoError(t *testing.T) {
 	})
 }
 
-func TestTheContextOfAReconcileKeepsTheValuesOfRunAndOutlivesIt(t *testing.T) {
+func TestReconcileContextKeepsValuesOfRunAndOutlivesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		entered := make(chan context.Context, 1)
@@ -204,7 +204,7 @@ func TestTheContextOfAReconcileKeepsTheValuesOfRunAndOutlivesIt(t *testing.T) {
 	})
 }
 
-func TestAKeyThatComesAsTheWorkHasToStopIsNotReconciledAndNotLost(t *testing.T) {
+func TestKeyTakenDuringStopIsPutBack(t *testing.T) {
 	c, reports := newController(t, controller.Config[string]{}, noop)
 	c.Add("a")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -228,7 +228,7 @@ func (c *endsLate) Err() error {
 	return context.Canceled
 }
 
-func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *testing.T) {
+func TestBlockedMapperDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -257,7 +257,7 @@ func TestAMapperThatBlocksDoesNotKeepTheWorkFromStoppingAndNoKeyIsNamedTwice(t *
 // large is a key, its first number, that takes long to copy: so a stop has the time to come between the steps of an Add.
 type large [64]int
 
-func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
+func TestNoKeyAddedDuringStopIsLost(t *testing.T) {
 	const runs = 20
 	synctest.Test(t, func(t *testing.T) {
 		var seen sync.Map
@@ -292,7 +292,7 @@ func TestNoKeyIsLostThatIsAddedAsARunStops(t *testing.T) {
 	})
 }
 
-func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
+func TestDrainErrorOmitsKeysInBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{DrainTimeout: time.Second, Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Hour}}}
 		c, _ := newController(t, cfg, func(ctx context.Context, key string) (controller.Result, error) {
@@ -310,7 +310,7 @@ func TestAKeyThatWaitsForAnotherTryIsNotNamedAmongWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
+func TestImmediateRetriesDoNotPreventDrain(t *testing.T) {
 	for name, f := range map[string]func(context.Context, string) (controller.Result, error){
 		"a failure without a delay": func(context.Context, string) (controller.Result, error) {
 			time.Sleep(time.Second)
@@ -335,7 +335,7 @@ func TestWhatIsToBeDoneAgainAtOnceDoesNotKeepADrainFromEnding(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsNotEqualToItselfPanicsWhereItIsAdded(t *testing.T) {
+func TestAddPanicsOnKeyUnequalToItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := controller.New("test", func(context.Context, float64) (controller.Result, error) {
 			time.Sleep(time.Second)

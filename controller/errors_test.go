@@ -42,7 +42,7 @@ func nilErrors() map[string]error {
 	}
 }
 
-func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheReconcile(t *testing.T) {
+func TestPanickingErrorMethodIsReconcilePanic(t *testing.T) {
 	for method, broken := range nilErrors() {
 		bubble(t, method, func(t *testing.T) {
 			attempts := 0
@@ -69,7 +69,7 @@ func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheReconcile(t *testing.T) {
 	}
 }
 
-func TestAMethodOfAnErrorThatPanicsIsAPanicOfTheMapper(t *testing.T) {
+func TestPanickingErrorMethodIsMapperPanic(t *testing.T) {
 	for method, broken := range nilErrors() {
 		bubble(t, method, func(t *testing.T) {
 			var attempts atomic.Int64

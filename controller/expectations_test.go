@@ -96,7 +96,7 @@ func (a *awaited) count() (calls, listeners int) {
 	return calls, len(a.tell)
 }
 
-func TestAKeyWhoseExpectationsAreNotMetIsHeldAndReleasedByTheEventThatMeetsThem(t *testing.T) {
+func TestKeyIsHeldUntilEventMeetsExpectations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out looptest.Text
 		first, second := newAwaited(), newAwaited()
@@ -135,7 +135,7 @@ func TestAKeyWhoseExpectationsAreNotMetIsHeldAndReleasedByTheEventThatMeetsThem(
 	})
 }
 
-func TestAKeyWhoseExpectationsExpireIsReconciledThenAndTheLogSaysSo(t *testing.T) {
+func TestExpiredExpectationsReleaseKeyAndAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out looptest.Text
 		exp := newAwaited()
@@ -163,7 +163,7 @@ func TestAKeyWhoseExpectationsExpireIsReconciledThenAndTheLogSaysSo(t *testing.T
 	})
 }
 
-func TestExpectationsThatAreMetWhileTheKeyIsBeingHeldReleaseIt(t *testing.T) {
+func TestExpectationsMetWhileHoldingKeyReleaseIt(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		bubble(t, fmt.Sprint("during the look number ", n), func(t *testing.T) {
 			exp := newAwaited()
@@ -193,7 +193,7 @@ func TestExpectationsThatAreMetWhileTheKeyIsBeingHeldReleaseIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsHeldForExpectationsHoldsUpNoDrainAndIsAskedAgainByTheNextRun(t *testing.T) {
+func TestHeldKeysDoNotDelayDrainAndAreRecheckedByNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := newAwaited()
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, slow)
@@ -224,7 +224,7 @@ func TestWhatIsHeldForExpectationsHoldsUpNoDrainAndIsAskedAgainByTheNextRun(t *t
 	})
 }
 
-func TestAStepHoldsAndReleasesToo(t *testing.T) {
+func TestStepHoldsAndReleasesKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := newAwaited()
 		c, _ := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
@@ -263,7 +263,7 @@ func (l lagging) Watch(ctx context.Context, after informer.Version) iter.Seq2[in
 	}
 }
 
-func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *testing.T) {
+func TestWaitingForWrittenVersionCreatesNoDuplicates(t *testing.T) {
 	for _, wired := range []bool{true, false} {
 		bubble(t, fmt.Sprint("wired: ", wired), func(t *testing.T) {
 			s := newSource()
@@ -302,7 +302,7 @@ func TestAControllerThatWaitsForTheVersionItHasWrittenCreatesNothingTwice(t *tes
 	}
 }
 
-func TestAKeyThatAStepHoldsIsReleasedByARunAlthoughNobodyWasThereToHear(t *testing.T) {
+func TestRunReleasesKeyHeldByStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := must(expectations.NewCounted(expectations.Config[string]{TTL: -1}))
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)
@@ -341,7 +341,7 @@ func (e *onSecondLook) Expires(key string) (at time.Time, waiting bool) {
 	return time.Time{}, e.asked == 1
 }
 
-func TestAKeyThatIsReleasedWhileItIsHeldIsReconciledOnce(t *testing.T) {
+func TestKeyReleasedWhileBeingHeldIsReconciledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := &onSecondLook{}
 		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{exp}}, noop)

@@ -24,7 +24,7 @@ type fenced bool
 func (fenced) Error() string  { return "fenced" }
 func (f fenced) Fenced() bool { return bool(f) }
 
-func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
+func TestFencedWriteIsNotRetriedBySameRun(t *testing.T) {
 	for name, refused := range map[string]error{
 		"store":      &store.Error{Op: "update", Kind: "sites", Key: "a", Err: store.ErrFenced},
 		"sqllease":   sqllease.ErrFenced,
@@ -64,7 +64,7 @@ func TestAFencedWriteIsNotTriedAgainByTheSameRun(t *testing.T) {
 	}
 }
 
-func TestAStepThatIsFencedDoesNotComeBackByItself(t *testing.T) {
+func TestFencedStepIsLeftToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, store.ErrFenced
@@ -81,7 +81,7 @@ func TestAStepThatIsFencedDoesNotComeBackByItself(t *testing.T) {
 	})
 }
 
-func TestAnErrorThatSaysThatItIsNotFencedIsAFailure(t *testing.T) {
+func TestErrorNotFencedIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, fenced(false)

@@ -24,7 +24,7 @@ func changed[V comparable](of func(object) V) func(old, new object) bool {
 	return func(old, new object) bool { return of(old) != of(new) }
 }
 
-func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
+func TestWhenFiltersOnlyUpdates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1}, object{Key: "b", Value: 2})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
@@ -55,7 +55,7 @@ func TestWhenChoosesUpdatesAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestWhereChoosesObjectsAndOneThatLeavesIsDeleted(t *testing.T) {
+func TestWhereFiltersObjectsAndReportsLeavingAsDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Owner: "x", Value: 1}, object{Key: "b", Owner: "x"})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
@@ -84,7 +84,7 @@ func TestWhereChoosesObjectsAndOneThatLeavesIsDeleted(t *testing.T) {
 	})
 }
 
-func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
+func TestHandlerSeesEventsPassingWhereWhenAndFilter(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource()
@@ -127,7 +127,7 @@ func TestAHandlerIsToldOfWhatPassesWhereAndWhenAndItsOwnFilter(t *testing.T) {
 	}
 }
 
-func TestAChangeCountsWhoseWhereOrWhenPanics(t *testing.T) {
+func TestPanickingWhereOrWhenAcceptsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -148,7 +148,7 @@ func TestAChangeCountsWhoseWhereOrWhenPanics(t *testing.T) {
 	})
 }
 
-func TestAWatchIsAValueThatControllersMayShare(t *testing.T) {
+func TestControllersMayShareWatchValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -174,7 +174,7 @@ func TestAWatchIsAValueThatControllersMayShare(t *testing.T) {
 	})
 }
 
-func TestThePriorityOfAWatchIsThatOfItsNews(t *testing.T) {
+func TestWatchPriorityAppliesToItsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		urgent, usual := newSource(object{Key: "u"}), newSource(object{Key: "v"})
 		infUrgent, infUsual := newInformer("urgent", urgent), newInformer("usual", usual)
@@ -204,7 +204,7 @@ func TestThePriorityOfAWatchIsThatOfItsNews(t *testing.T) {
 	})
 }
 
-func TestOfSeveralWhenEachIsAskedOfTheOldAndTheNewObjectUntilOneFails(t *testing.T) {
+func TestWhenPredicatesRunInOrderUntilOneFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		inf := newInformer("things", s)
@@ -247,7 +247,7 @@ func TestOfSeveralWhenEachIsAskedOfTheOldAndTheNewObjectUntilOneFails(t *testing
 	})
 }
 
-func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
+func TestEachKindOfWatchHasItsEventPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parents := func(key string) []store.OwnerRef {
 			return []store.OwnerRef{{Ref: store.Ref{Kind: "Parent", Key: key, UID: "1"}, Controller: true}}
@@ -286,7 +286,7 @@ func TestEachKindOfWatchHasThePriorityOfItsNews(t *testing.T) {
 	})
 }
 
-func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
+func TestMapperContextHasValuesOfRunAndEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		inf := newInformer("things", newSource(object{Key: "a"}))
@@ -312,7 +312,7 @@ func TestTheContextOfAMapperHasTheValuesOfRunAndEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestAStopWaitsForAMapperOfAnAcquiredSlotOrAResync(t *testing.T) {
+func TestStopWaitsForMapperOfAcquiredOrResync(t *testing.T) {
 	for _, resync := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("resync: %v", resync), func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))

@@ -18,7 +18,7 @@ import (
 )
 
 // Two controllers with the same keys call one API, three times for each key.
-func TestControllersThatShareALimitOfCallsAllGetThrough(t *testing.T) {
+func TestControllersSharingLimiterMakeProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := gate.NewLimiter(10, 3)
 		var mu sync.Mutex
@@ -69,7 +69,7 @@ func TestControllersThatShareALimitOfCallsAllGetThrough(t *testing.T) {
 }
 
 // GaveUp belongs to the attempt whose error it is told: for a limiter its calls come after those of the reconcile.
-func TestGaveUpGetsThroughToo(t *testing.T) {
+func TestGaveUpCallsPassTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := gate.NewLimiter(1, 3)
 		call := func(context.Context) error { return nil }

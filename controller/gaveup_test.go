@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestAKeyThatWasGivenUpCanBeFound(t *testing.T) {
+func TestParkedKeyIsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fixed bool
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {

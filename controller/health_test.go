@@ -20,7 +20,7 @@ import (
 // hangHere hangs until leave is closed.
 func hangHere(leave chan struct{}) { <-leave }
 
-func TestAControllerInWhichNothingEndsIsStuck(t *testing.T) {
+func TestControllerIsStuckWhenNoReconcileReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		c, _ := newController(t, controller.Config[string]{Workers: 2, StuckAfter: time.Minute, DrainTimeout: time.Second},
@@ -69,7 +69,7 @@ func TestAControllerInWhichNothingEndsIsStuck(t *testing.T) {
 	})
 }
 
-func TestAControllerWhoseKeysAreNotHandedOutIsStuck(t *testing.T) {
+func TestControllerIsStuckWhenKeysAreNotHandedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{StuckAfter: time.Minute, Queue: workqueue.Config[string]{DispatchLimit: rate.NewLimiter(0, 0)}}, noop)
 		c.Add("a")
@@ -92,7 +92,7 @@ func TestAControllerWhoseKeysAreNotHandedOutIsStuck(t *testing.T) {
 	})
 }
 
-func TestASourceThatIsSilentIsNamed(t *testing.T) {
+func TestSilentSourceIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, other := newSource(), newSource()
 		promised := func(name string, s *source) *informer.Informer[string, object] {
@@ -126,12 +126,12 @@ func TestASourceThatIsSilentIsNamed(t *testing.T) {
 	})
 }
 
-func TestStuckErrorsAreErrors(t *testing.T) {
+func TestStuckErrorMessage(t *testing.T) {
 	var err error = &controller.StuckError{Controller: "x", Key: 7, Since: time.Unix(0, 0).UTC(), Idle: 90 * time.Second}
 	assert.EqualError(t, errors.Join(err), `controller: check "x": no reconcile has ended for 1m30s: key 7 is ready since 1970-01-01T00:00:00Z`)
 }
 
-func TestAControllerWithoutStuckAfterIsNeverStuck(t *testing.T) {
+func TestControllerWithoutStuckAfterIsNeverStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan struct{})
 		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {

@@ -32,7 +32,7 @@ func waitIdle(c *controller.Controller[string]) <-chan error {
 	return idle
 }
 
-func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
+func TestWaitIdleWaitsUntilCachesAreReconciled(t *testing.T) {
 	// The scheduler decides whether a WaitIdle that is wrong returns early, so each case runs several times.
 	for range 20 {
 		bubble(t, "a slow mapper", func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestWaitIdleDoesNotReturnBeforeTheCachesAreReconciled(t *testing.T) {
 	}
 }
 
-func TestWaitIdleBeginsAgainWhenARunEndsBeforeTheHandlersAreDone(t *testing.T) {
+func TestWaitIdleRestartsWhenRunEndsBeforeHandlersFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}))
 		looptest.Start(t, inf.Run)
@@ -110,7 +110,7 @@ func TestWaitIdleBeginsAgainWhenARunEndsBeforeTheHandlersAreDone(t *testing.T) {
 	})
 }
 
-func TestWaitIdleDoesNotOutlastItsContextOrAnInformer(t *testing.T) {
+func TestWaitIdleEndsWithContextOrInformer(t *testing.T) {
 	expired := func(t *testing.T, c *controller.Controller[string]) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -31,7 +31,7 @@ func described(t *testing.T, in controller.Inspector) map[string]controller.KeyI
 	return all
 }
 
-func TestAnInspectorSaysWhatHoldsEachKey(t *testing.T) {
+func TestInspectorReportsWhatHoldsEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen, err := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Minute})
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestAnInspectorSaysWhatHoldsEachKey(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, controller.KeyInfo{KeyInfo: workqueue.KeyInfo[string]{Key: "done"}}, idle)
 
-		assert.Contains(t, string(in.Stack("busy")), "TestAnInspectorSaysWhatHoldsEachKey")
+		assert.Contains(t, string(in.Stack("busy")), "TestInspectorReportsWhatHoldsEachKey")
 		assert.Nil(t, in.Stack("later"))
 
 		close(release)
@@ -104,7 +104,7 @@ func TestAnInspectorSaysWhatHoldsEachKey(t *testing.T) {
 	})
 }
 
-func TestAnInspectorFindsKeysOfEveryTypeByTheirText(t *testing.T) {
+func TestInspectorFindsKeysOfAnyTypeByText(t *testing.T) {
 	type name string
 	type pair struct{ A, B int }
 	check := func(in controller.Inspector, known bool, texts ...string) {

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestGaveUpHasTheLastWordOfEachKeyThatIsParked(t *testing.T) {
+func TestGaveUpRunsForEveryParkedKey(t *testing.T) {
 	for _, e := range endings {
 		for name, budget := range map[string]workqueue.Config[string]{
 			"no budget": {}, "attempts": {MaxAttempts: 1}, "elapsed": {MaxElapsed: 5 * time.Second},
@@ -66,7 +66,7 @@ func TestGaveUpHasTheLastWordOfEachKeyThatIsParked(t *testing.T) {
 	}
 }
 
-func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
+func TestKeyIsParkedAfterGaveUpSucceeds(t *testing.T) {
 	for name, fail := range map[string]func(ctx context.Context) error{
 		"an error":   func(context.Context) error { return errBoom },
 		"a conflict": func(context.Context) error { return errConflict },
@@ -134,7 +134,7 @@ func TestAKeyIsNotParkedBeforeGaveUpHasWorked(t *testing.T) {
 	}
 }
 
-func TestAnEventWhileAKeyIsGivenUpRevivesIt(t *testing.T) {
+func TestEventDuringGaveUpRevivesKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
 		n := 0
@@ -156,7 +156,7 @@ func TestAnEventWhileAKeyIsGivenUpRevivesIt(t *testing.T) {
 	})
 }
 
-func TestAKeyThatCannotBeGivenUpBeforeTheStopIsLeftToTheNextRun(t *testing.T) {
+func TestInterruptedGaveUpIsLeftToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words := 0
 		cfg := controller.Config[string]{DrainTimeout: time.Minute, GaveUp: func(ctx context.Context, _ string, _ error) error {
@@ -185,7 +185,7 @@ func TestAKeyThatCannotBeGivenUpBeforeTheStopIsLeftToTheNextRun(t *testing.T) {
 	})
 }
 
-func TestGaveUpOfALeaderThatWasReplacedIsLeftToTheNextRun(t *testing.T) {
+func TestGaveUpOfReplacedLeaderIsLeftToNextRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words := 0
 		cfg := controller.Config[string]{GaveUp: func(ctx context.Context, _ string, _ error) error {
@@ -211,7 +211,7 @@ func TestGaveUpOfALeaderThatWasReplacedIsLeftToTheNextRun(t *testing.T) {
 	})
 }
 
-func TestGaveUpIsNotCalledWhenTheLeadershipIsOver(t *testing.T) {
+func TestGaveUpIsNotCalledAfterLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{GaveUp: func(context.Context, string, error) error {
 			t.Error("called")
@@ -236,7 +236,7 @@ func TestGaveUpIsNotCalledWhenTheLeadershipIsOver(t *testing.T) {
 }
 
 // The stack of a panic of a reconcile is in the report.
-func TestAPanicIsGivenUpWithItsStack(t *testing.T) {
+func TestGaveUpReportHasPanicStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}

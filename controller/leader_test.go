@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
+func TestLostLeadershipStopsWorkWithoutDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		store := newLeases()
@@ -61,7 +61,7 @@ func TestALostLeadershipStopsTheWorkAtOnceAndDrainsNothing(t *testing.T) {
 	})
 }
 
-func TestACancelledLeaderDrainsAndALossDuringTheDrainStopsIt(t *testing.T) {
+func TestLeadershipLossDuringDrainStopsIt(t *testing.T) {
 	for _, lose := range []bool{false, true} {
 		bubble(t, fmt.Sprintf("lost: %v", lose), func(t *testing.T) {
 			store := newLeases()
@@ -99,7 +99,7 @@ func TestACancelledLeaderDrainsAndALossDuringTheDrainStopsIt(t *testing.T) {
 	}
 }
 
-func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
+func TestEndedDrainOfElectionNamesRemainingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, slow)
 		for i := range 4 {
@@ -122,7 +122,7 @@ func TestAnElectionThatDoesNotWaitForTheDrainLeavesTheRestNamed(t *testing.T) {
 	})
 }
 
-func TestARunEndsWithTheLeadershipEvenIfItsContextDoesNot(t *testing.T) {
+func TestRunEndsWithLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		ran := make(chan error, 1)

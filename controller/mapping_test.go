@@ -82,7 +82,7 @@ func (w *flakyWorld) keys() []string {
 	return sorted(w.reports.Take())
 }
 
-func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
+func TestFailedMappingIsRetried(t *testing.T) {
 	bubble(t, "an object that is new, after a backoff that grows", func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{})
 		w.break_("x")
@@ -172,7 +172,7 @@ func TestAChangeThatCannotBeMappedIsTriedAgainAndNotLost(t *testing.T) {
 	})
 }
 
-func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
+func TestNextRunMapsUnmappedObjectsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
 		w.keys()
@@ -192,7 +192,7 @@ func TestWhatARunCouldNotMapTheNextRunMapsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
+func TestObjectMovingDuringMappingRetryReachesEveryOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -232,7 +232,7 @@ func TestAnObjectThatMovesOnWhileItIsMappedAgainIsMissedByNobody(t *testing.T) {
 	})
 }
 
-func TestWhoHasLostAnObjectHearsItAlsoWhenAStateBeforeCannotBeMapped(t *testing.T) {
+func TestFormerOwnerIsAddedWhenEarlierMappingFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{})
 		w.break_("x")
@@ -248,7 +248,7 @@ func TestWhoHasLostAnObjectHearsItAlsoWhenAStateBeforeCannotBeMapped(t *testing.
 	})
 }
 
-func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
+func TestMappingRetriesKeepStateOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -284,7 +284,7 @@ func TestStatesAreMappedAgainInTheirOrder(t *testing.T) {
 	})
 }
 
-func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
+func TestMapperContextEndsOnStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		inf := newInformer("things", s)
@@ -316,7 +316,7 @@ func TestAMapperIsToldWhenItHasToStop(t *testing.T) {
 	})
 }
 
-func TestOfManyStatesThatCannotBeMappedTheOldestAndTheLastAreKept(t *testing.T) {
+func TestOldestAndNewestUnmappedStatesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "0"})
 		w.keys()
@@ -337,10 +337,10 @@ func TestOfManyStatesThatCannotBeMappedTheOldestAndTheLastAreKept(t *testing.T) 
 	})
 }
 
-// TestEveryOwnerKnowsItsChildrenInTheEnd moves objects between owners while the mapper fails at random, and runs end and
+// TestEveryOwnerEventuallyKnowsItsChildren moves objects between owners while the mapper fails at random, and runs end and
 // begin. Each owner remembers the children that it saw when it was reconciled last. In the end all must be right: so each
 // owner was told when it lost a child, too.
-func TestEveryOwnerKnowsItsChildrenInTheEnd(t *testing.T) {
+func TestEveryOwnerEventuallyKnowsItsChildren(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) { owners(t, rand.New(rand.NewPCG(seed, 3))) })
 		if t.Failed() {
@@ -416,7 +416,7 @@ func owners(t *testing.T, r *rand.Rand) {
 	c.CheckInvariants(t)
 }
 
-func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
+func TestNewEventsOvertakeInitialList(t *testing.T) {
 	for _, low := range []int{0, -2, 1} {
 		bubble(t, fmt.Sprint("background ", low), func(t *testing.T) {
 			s := newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}, object{Key: "d"})
@@ -455,7 +455,7 @@ func TestEventsThatAreNewsOvertakeTheOthers(t *testing.T) {
 	}
 }
 
-func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
+func TestReasonsNameTheEvent(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		bubble(t, fmt.Sprint(on), func(t *testing.T) {
 			s := newSource(object{Key: "a"})
@@ -487,7 +487,7 @@ func TestReasonsSayWhichEventAddedAKey(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfWhatIsMappedAgainIsTheLatestNews(t *testing.T) {
+func TestRetriedMappingHasReasonOfLatestEvent(t *testing.T) {
 	for name, meanwhile := range map[string]func(s *source){
 		"things added":   func(*source) { time.Sleep(time.Hour) }, // a resync, which is no news
 		"things updated": func(s *source) { s.set(object{Key: "a", Owner: "x", Value: 1}) },

@@ -67,7 +67,7 @@ var meanwhile = map[string]struct {
 
 // Each outcome, and each thing that can happen while the reconcile is in flight: the key comes back exactly when it should, with
 // the attempt that it should have.
-func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
+func TestEachOutcomeWithEachConcurrentEvent(t *testing.T) {
 	for _, e := range endings {
 		for name, m := range meanwhile {
 			bubble(t, e.name+", "+name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestEachOutcomeWhateverHappensMeanwhile(t *testing.T) {
 }
 
 // A reconcile that is in flight when the drain takes too long is stopped.
-func TestEachOutcomeOfAReconcileWhoseDrainTakesTooLong(t *testing.T) {
+func TestEachOutcomeAfterDrainTimeout(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			n := 0
@@ -192,7 +192,7 @@ func TestEachOutcomeOfAReconcileWhoseDrainTakesTooLong(t *testing.T) {
 	}
 }
 
-func TestConflictsInARowBecomeFailures(t *testing.T) {
+func TestConsecutiveConflictsBecomeFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := &limiter{delay: 7 * time.Second}
 		var next error
@@ -235,7 +235,7 @@ func TestConflictsInARowBecomeFailures(t *testing.T) {
 	})
 }
 
-func TestWorkThatIsUnfinishedForTooLongIsParked(t *testing.T) {
+func TestLongUnfinishedWorkIsParked(t *testing.T) {
 	for name, test := range map[string]struct {
 		errs []error // of the reconciles, the last one again and again
 		want []time.Duration
@@ -275,7 +275,7 @@ func TestWorkThatIsUnfinishedForTooLongIsParked(t *testing.T) {
 	}
 }
 
-func TestWaitReconciledWaitsForWorkThatIsNotFinished(t *testing.T) {
+func TestWaitReconciledWaitsForUnfinishedWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := 0
 		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
@@ -292,7 +292,7 @@ func TestWaitReconciledWaitsForWorkThatIsNotFinished(t *testing.T) {
 	})
 }
 
-func TestAnAPIThatIsBusyAllDayParksNothing(t *testing.T) {
+func TestNotYetErrorsParkNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var free atomic.Bool
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}, Logger: looptest.Logger(failOnWrite{t})}

@@ -124,10 +124,10 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 	c.Add(key)
 }
 
-// TestNothingIsLostWhateverHappens adds keys at random times to a controller whose reconciles end in every way, and which
+// TestNoKeyIsLostInRandomRuns adds keys at random times to a controller whose reconciles end in every way, and which
 // is stopped, started, and resumed after a suspend at random times, with and without enough time to drain. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
-func TestNothingIsLostWhateverHappens(t *testing.T) {
+func TestNoKeyIsLostInRandomRuns(t *testing.T) {
 	rounds := 30
 	if os.Getenv("CONTROLLER_MODEL") == "full" {
 		rounds = 300

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsNilIsRefusedBeforeItIsCalled(t *testing.T) {
+func TestNilArgumentsAreRejected(t *testing.T) {
 	for want, cfg := range map[string]controller.Config[string]{
 		"Expectations[0] is nil":                   {Expectations: []controller.Expectations[string]{(*expectations.Versions[string])(nil)}},
 		"Reads[1] is nil":                          {Reads: []controller.Source{newInformer("a", newSource()), (*informer.Informer[string, object])(nil)}},
@@ -23,7 +23,7 @@ func TestWhatIsNilIsRefusedBeforeItIsCalled(t *testing.T) {
 	}
 }
 
-func TestAMistakeInAWatchPanicsAtTheCall(t *testing.T) {
+func TestInvalidWatchPanicsAtConstruction(t *testing.T) {
 	c, _ := newController(t, controller.Config[string]{}, noop)
 	inf := newInformer("things", newSource())
 	var none *informer.Informer[string, object]

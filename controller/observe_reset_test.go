@@ -22,7 +22,7 @@ func (s *source) restore() {
 	s.objects = map[string]object{first.Key: first}
 }
 
-func TestAKeyWaitsForItsWritesToASourceWhoseVersionsWentBack(t *testing.T) {
+func TestKeyWaitsForWritesAfterVersionsWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "first"})
 		for range 9 {

@@ -283,7 +283,7 @@ func TestEachOutcome(t *testing.T) {
 	}
 }
 
-func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
+func TestEachOutcomeDuringStop(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			entered, leave := make(chan struct{}), make(chan struct{})
@@ -320,7 +320,7 @@ func TestEachOutcomeOfAReconcileInFlightAtAStop(t *testing.T) {
 	}
 }
 
-func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
+func TestEachOutcomeAfterLostLeadership(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			entered := make(chan struct{}, 1)
@@ -372,7 +372,7 @@ func TestEachOutcomeOfAReconcileThatALostLeadershipStops(t *testing.T) {
 	}
 }
 
-func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
+func TestEachOutcomeWhenSuperseded(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			entered := make(chan struct{}, 1)
@@ -416,7 +416,7 @@ func TestEachOutcomeOfAReconcileThatIsSuperseded(t *testing.T) {
 	}
 }
 
-func TestEachOutcomeOfASecondAttempt(t *testing.T) {
+func TestEachOutcomeOfSecondAttempt(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			delays := &limiter{delay: 7 * time.Second}

@@ -26,7 +26,7 @@ func countHeld(cfg *controller.Config[string], c **controller.Controller[string]
 }
 
 // A key must be in the queue or held at every moment, or WaitIdle returns too early.
-func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
+func TestKeyIsHeldUntilQueued(t *testing.T) {
 	bubble(t, "resumed", func(t *testing.T) {
 		var c *controller.Controller[string]
 		cfg := controller.Config[string]{}
@@ -79,7 +79,7 @@ func TestAHeldKeyIsHeldUntilItIsInTheQueue(t *testing.T) {
 	})
 }
 
-func TestWaitReconciledCancelsNoReconcile(t *testing.T) {
+func TestWaitReconciledDoesNotCancelReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
 		looptest.Start(t, c.Run)
@@ -93,7 +93,7 @@ func TestWaitReconciledCancelsNoReconcile(t *testing.T) {
 	})
 }
 
-func TestWaitReconciledReturnsWhenTheKeyIsNotInFlightAnyMore(t *testing.T) {
+func TestWaitReconciledReturnsAfterKeyLeavesFlight(t *testing.T) {
 	for _, err := range []error{nil, retry.Permanent(errBoom)} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := controller.Config[string]{Queue: workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
@@ -114,7 +114,7 @@ func TestWaitReconciledReturnsWhenTheKeyIsNotInFlightAnyMore(t *testing.T) {
 	}
 }
 
-func TestWaitReconciledOfAParkedKeyRevivesItWithAFullBudget(t *testing.T) {
+func TestWaitReconciledRevivesParkedKeyWithFullBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := 2
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}}
@@ -135,7 +135,7 @@ func TestWaitReconciledOfAParkedKeyRevivesItWithAFullBudget(t *testing.T) {
 	})
 }
 
-func TestAKeyThatFailsInAResyncHasItsFullBudgetUnlessItWasParked(t *testing.T) {
+func TestKeyFailingInResyncHasFullBudgetUnlessParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
 		looptest.Start(t, inf.Run)
@@ -171,7 +171,7 @@ func (l *lent) Begin(ctx context.Context, _ string) (context.Context, func(), bo
 	return ctx, func() {}, l.owned
 }
 
-func TestAKeyOfAnotherReplicaIsForgotten(t *testing.T) {
+func TestForeignKeyIsForgotten(t *testing.T) {
 	for name, err := range map[string]error{"failure": errBoom, "conflict": store.ErrConflict} {
 		bubble(t, name, func(t *testing.T) {
 			slots := &lent{owned: true}

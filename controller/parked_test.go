@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAKeyWhoseBudgetIsSpentIsParked(t *testing.T) {
+func TestKeyWithSpentBudgetIsParked(t *testing.T) {
 	for _, e := range endings {
 		for _, budget := range []struct {
 			name string
@@ -70,7 +70,7 @@ func TestAKeyWhoseBudgetIsSpentIsParked(t *testing.T) {
 	}
 }
 
-func TestParkedKeysAreRetriedOrDroppedByHandAndStayParkedBetweenRuns(t *testing.T) {
+func TestParkedKeysSurviveRunsUntilRetriedOrDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fail := true
 		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}, func(context.Context, string) (controller.Result, error) {
@@ -104,7 +104,7 @@ func TestParkedKeysAreRetriedOrDroppedByHandAndStayParkedBetweenRuns(t *testing.
 	})
 }
 
-func TestAKeyThatIsAddedDuringItsLastAttemptIsNotParked(t *testing.T) {
+func TestKeyAddedDuringLastAttemptIsNotParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
 		n := 0
@@ -126,7 +126,7 @@ func TestAKeyThatIsAddedDuringItsLastAttemptIsNotParked(t *testing.T) {
 	})
 }
 
-func TestRequeuesDoNotSpendTheBudget(t *testing.T) {
+func TestRequeuesDoNotSpendBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}}, func(context.Context, string) (controller.Result, error) {
@@ -143,7 +143,7 @@ func TestRequeuesDoNotSpendTheBudget(t *testing.T) {
 	})
 }
 
-func TestAHookThatHearsOfAParkedKeyMayAddIt(t *testing.T) {
+func TestHookMayAddParkedKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c *controller.Controller[string]
 		n := 0

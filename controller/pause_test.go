@@ -27,7 +27,7 @@ func busy() (func(context.Context, string) (controller.Result, error), func() (n
 		}
 }
 
-func TestTheNumberOfWorkersChangesLive(t *testing.T) {
+func TestSetWorkersChangesRunningController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, flights := busy()
 		c, reports := newController(t, controller.Config[string]{Workers: 2}, work)
@@ -60,7 +60,7 @@ func TestTheNumberOfWorkersChangesLive(t *testing.T) {
 	})
 }
 
-func TestAPausedControllerBeginsNothing(t *testing.T) {
+func TestPausedControllerStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, flights := busy()
 		c, reports := newController(t, controller.Config[string]{Workers: 3}, work)
@@ -90,7 +90,7 @@ func TestAPausedControllerBeginsNothing(t *testing.T) {
 	})
 }
 
-func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
+func TestPauseOutlivesRunAndDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		c.Pause()
@@ -129,7 +129,7 @@ func TestAPauseGoesOnFromOneRunToTheNextAndHoldsUpNoStop(t *testing.T) {
 	})
 }
 
-func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
+func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		r := looptest.Start(t, c.Run)

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestABurstOfEventsIsOneReconcile(t *testing.T) {
+func TestBurstOfEventsIsOneReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{Debounce: time.Second}}
 		c, reports := newController(t, cfg, noop)
@@ -41,7 +41,7 @@ func TestABurstOfEventsIsOneReconcile(t *testing.T) {
 	})
 }
 
-func TestWhatIsPutBackIsNotDebounced(t *testing.T) {
+func TestKeyPutBackIsNotDebounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{Queue: workqueue.Config[string]{Debounce: time.Hour}, DrainTimeout: time.Second}
 		stuck := true
@@ -64,7 +64,7 @@ func TestWhatIsPutBackIsNotDebounced(t *testing.T) {
 	})
 }
 
-func TestOneTenantDoesNotTakeAllWorkers(t *testing.T) {
+func TestGroupLimitLeavesWorkersToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var now, most atomic.Int64
 		cfg := controller.Config[string]{Workers: 8, Queue: workqueue.Config[string]{

@@ -35,7 +35,7 @@ type wrote struct {
 
 func (w wrote) At() (string, informer.Version) { return w.kind, w.version }
 
-func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
+func TestWaitReconciledReturnsAfterWriteIsReconciled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Value: 1})
 		inf := must(informer.New(informer.ListWatcher[object](mirrored{lagging{s, time.Minute}, "Thing"}), keyOf, informer.Config{Name: "things"}))
@@ -78,7 +78,7 @@ func TestWaitReconciledReturnsWhenWhatWasWrittenHasBeenActedUpon(t *testing.T) {
 	})
 }
 
-func TestWaitReconciledFindsTheCachesOfWhatWasWritten(t *testing.T) {
+func TestWaitReconciledFindsCachesOfWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		sites := must(store.Open[int](db, "Site", store.Config[int]{}))
@@ -123,7 +123,7 @@ func TestWaitReconciledFindsTheCachesOfWhatWasWritten(t *testing.T) {
 	})
 }
 
-func TestWhatWaitReconciledSaysOfEachOutcome(t *testing.T) {
+func TestWaitReconciledErrorForEachOutcome(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {
 			n := 0
@@ -260,7 +260,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 	})
 }
 
-func TestWhoHearsThatAKeyIsParkedFindsItParked(t *testing.T) {
+func TestKeyIsParkedBeforeErrParkedIsReturned(t *testing.T) {
 	c, _ := newController(t, controller.Config[string]{Workers: 2, Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: quiet},
 		func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
 	r := looptest.Start(t, c.Run)

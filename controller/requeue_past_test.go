@@ -15,7 +15,7 @@ import (
 )
 
 // The usage of package expectations. The time at which the key expires has passed when the reconcile returns.
-func TestAKeyWhoseExpectationsExpireWhileItReturnsComesBack(t *testing.T) {
+func TestKeyComesBackIfExpectationsExpireDuringReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}}))
 		c, reports := newController(t, controller.Config[string]{}, func(_ context.Context, key string) (controller.Result, error) {
@@ -34,7 +34,7 @@ func TestAKeyWhoseExpectationsExpireWhileItReturnsComesBack(t *testing.T) {
 }
 
 // A time that a finished reconcile asks for has passed when it returns.
-func TestAKeyThatAsksForATimeThatHasPassedComesBackAtOnce(t *testing.T) {
+func TestKeyRequeuedForPastTimeComesBackImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(time.Second)
 		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {

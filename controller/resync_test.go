@@ -19,7 +19,7 @@ import (
 )
 
 // Guarantee 12: when, and which keys.
-func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.T) {
+func TestResyncReconcilesEveryKeyOncePerPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "absent", Owner: "absent"})
 		var want []string
@@ -91,7 +91,7 @@ func TestAResyncReconcilesEveryKeyOncePerPeriodAndWhenCannotCancelIt(t *testing.
 }
 
 // Guarantee 12: behind news.
-func TestAResyncIsNoNews(t *testing.T) {
+func TestResyncHasBackgroundPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
 		looptest.Start(t, inf.Run)
@@ -123,7 +123,7 @@ func TestAResyncIsNoNews(t *testing.T) {
 }
 
 // Guarantee 12: parked keys.
-func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
+func TestResyncGivesParkedKeyOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		inf := newInformer("things", s)
@@ -209,7 +209,7 @@ func TestAResyncGivesAParkedKeyOneAttemptAndNewsAWholeBudget(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatAResyncCannotMapIsMappedAgain(t *testing.T) {
+func TestResyncRetriesFailedMapping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{Resync: time.Hour}, object{Key: "a", Owner: "x"})
 		time.Sleep(59 * time.Minute)

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
+func TestErrorAfterLostSlotSkipsKey(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want controller.Outcome
@@ -66,7 +66,7 @@ func TestAnErrorAfterTheSlotWasLostSkipsTheKey(t *testing.T) {
 }
 
 // A key of another replica costs no reconcile: no span, no report, no count.
-func TestAKeyOfAnotherReplicaIsNotReconciled(t *testing.T) {
+func TestForeignKeyIsNotReconciled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		cfg.StuckAfter = time.Minute
@@ -97,7 +97,7 @@ func TestAKeyOfAnotherReplicaIsNotReconciled(t *testing.T) {
 
 // A slot must not change hands before all that an attempt writes is written: a GaveUp after that would overwrite the status of the
 // next owner.
-func TestASlotIsKeptUntilGaveUpHasReturned(t *testing.T) {
+func TestSlotIsKeptUntilGaveUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type mark struct{}
 		slots := &marked{key: mark{}}
@@ -129,7 +129,7 @@ func TestASlotIsKeptUntilGaveUpHasReturned(t *testing.T) {
 	})
 }
 
-func TestASlotIsReleasedAfterAGoexit(t *testing.T) {
+func TestSlotIsReleasedAfterGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &marked{key: "mark"}
 		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
@@ -146,7 +146,7 @@ func TestASlotIsReleasedAfterAGoexit(t *testing.T) {
 }
 
 // A key function of the user may have a bug, as a reconcile may.
-func TestAPanicOfShardKeyIsAPanicOfTheReconcile(t *testing.T) {
+func TestPanickingShardKeyIsReconcilePanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
 		cfg := controller.Config[string]{ShardKey: func(key string) string {
@@ -196,7 +196,7 @@ func (l *lendable) Begin(ctx context.Context, _ string) (context.Context, func()
 	return ctx, func() { l.lose(nil) }, true
 }
 
-func TestAnErrorAfterASlotEndedTheContextSkipsTheKeyWithoutALeadership(t *testing.T) {
+func TestErrorAfterSlotContextEndsSkipsKeyWithoutLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := &lendable{}
 		lost := errors.New("given to another")
@@ -226,7 +226,7 @@ func (byText) Begin(ctx context.Context, _ string) (context.Context, func(), boo
 	return ctx, func() {}, true
 }
 
-func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
+func TestAcquiredAddsWatchedKeysOfSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		apps := newInformer("apps", newSource(object{Key: "a"}, object{Key: "bb"}, object{Key: "skipped"}))
 		things := newInformer("things", newSource(object{Key: "1", Owner: "cc"}, object{Key: "2", Owner: "bb"}, object{Key: "3", Owner: "d"}))
@@ -262,7 +262,7 @@ func TestAcquiredAddsTheKeysOfTheSlotThatTheWatchesKnow(t *testing.T) {
 }
 
 // A Run that ends while Acquired asks a mapper waits for it: the next Run has the mapping for itself.
-func TestAStopWaitsForAcquired(t *testing.T) {
+func TestStopWaitsForAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		things := newInformer("things", newSource(object{Key: "1", Owner: "a"}))
 		looptest.Start(t, things.Run)

@@ -52,7 +52,7 @@ func watchedBy(t *testing.T, src informer.ListWatcher[object], silentAfter time.
 	return c
 }
 
-func TestASourceThatIsConnectedAndIdleIsNotSilent(t *testing.T) {
+func TestIdleConnectedSourceIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := watchedBy(t, &tellTale{newSource(), idle}, time.Minute)
 		for range 100 {
@@ -62,7 +62,7 @@ func TestASourceThatIsConnectedAndIdleIsNotSilent(t *testing.T) {
 	})
 }
 
-func TestAnIdleWatchThatBreaksIsNotSilentWhileItReconnects(t *testing.T) {
+func TestReconnectingIdleWatchIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := watchedBy(t, &tellTale{newSource(), func(_ context.Context, yield func(informer.Event[object], error) bool) {
 			time.Sleep(time.Hour)
@@ -75,7 +75,7 @@ func TestAnIdleWatchThatBreaksIsNotSilentWhileItReconnects(t *testing.T) {
 	})
 }
 
-func TestASourceThatCannotBeReachedIsSilent(t *testing.T) {
+func TestUnreachableSourceIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := watchedBy(t, &tellTale{newSource(), func(_ context.Context, yield func(informer.Event[object], error) bool) {
 			yield(informer.Event[object]{}, errBoom)
@@ -88,7 +88,7 @@ func TestASourceThatCannotBeReachedIsSilent(t *testing.T) {
 	})
 }
 
-func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
+func TestSourceWithoutPromisedBookmarksIsSilent(t *testing.T) {
 	for _, wrap := range []func(informer.ListWatcher[object]) informer.ListWatcher[object]{
 		func(src informer.ListWatcher[object]) informer.ListWatcher[object] { return src },
 		func(src informer.ListWatcher[object]) informer.ListWatcher[object] {
@@ -116,7 +116,7 @@ func TestASourceThatBreaksItsPromiseOfBookmarksIsSilent(t *testing.T) {
 	}
 }
 
-func TestAPollerWhosePollsFailIsSilent(t *testing.T) {
+func TestFailingPollerIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fail atomic.Bool
 		src := must(poll.New(func(context.Context) ([]object, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestStatsCountReconcilesByWhatTheyDid(t *testing.T) {
+func TestStatsCountReconcilesByOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		once := map[string]bool{}
 		c, _ := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 2}, Logger: quiet},
@@ -70,7 +70,7 @@ func TestStatsCountReconcilesByWhatTheyDid(t *testing.T) {
 	})
 }
 
-func TestStatsSayForHowLongTheOldestKeyIsReady(t *testing.T) {
+func TestStatsReportAgeOfOldestReadyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, noop)
 		c.Add("a")
@@ -84,7 +84,7 @@ func TestStatsSayForHowLongTheOldestKeyIsReady(t *testing.T) {
 	})
 }
 
-func TestStatsSayWhatHoldsTheKeys(t *testing.T) {
+func TestStatsReportWhatHoldsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		children := must(expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: time.Hour}))
 		disks := must(expectations.NewVersions(expectations.Config[string]{TTL: time.Second, Logger: quiet}))
@@ -129,7 +129,7 @@ func TestStatsSayWhatHoldsTheKeys(t *testing.T) {
 	})
 }
 
-func TestStatsCountWhatADrainLeavesToTheNextRun(t *testing.T) {
+func TestStatsCountKeysLeftByDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
 			time.Sleep(time.Second)
@@ -147,7 +147,7 @@ func TestStatsCountWhatADrainLeavesToTheNextRun(t *testing.T) {
 	})
 }
 
-func TestCacheLagIsTheTimeFromAWriteUntilTheCacheShowsIt(t *testing.T) {
+func TestCacheLagLastsUntilCacheShowsWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t, controller.Config[string]{})
 		assert.Empty(t, w.c.Stats().CacheLag, "nothing was written")
@@ -178,7 +178,7 @@ func TestCacheLagIsTheTimeFromAWriteUntilTheCacheShowsIt(t *testing.T) {
 	})
 }
 
-func TestWithStaleReadsThereIsNoCacheLag(t *testing.T) {
+func TestStaleReadsReportNoCacheLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriter(t, controller.Config[string]{StaleReads: true})
 		w.write(t, objects, 4)

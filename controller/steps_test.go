@@ -85,7 +85,7 @@ func (w *stepped) connect(t *testing.T) (disconnect func()) {
 	return disconnect
 }
 
-func TestConnectAttachesTheWatchesWithoutARun(t *testing.T) {
+func TestConnectAttachesWatchesWithoutRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStepped(t, controller.Config[string]{})
 		w.src.set(object{Key: "a", Value: 1})
@@ -131,7 +131,7 @@ func TestConnectAttachesTheWatchesWithoutARun(t *testing.T) {
 	})
 }
 
-func TestConnectOfAnInformerThatHasEndedLeavesNothingBehind(t *testing.T) {
+func TestConnectToEndedInformerLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStepped(t, controller.Config[string]{})
 		w.steps.Stop()
@@ -144,7 +144,7 @@ func TestConnectOfAnInformerThatHasEndedLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-func TestStepsAndRunExcludeEachOther(t *testing.T) {
+func TestConcurrentStepsAndRunExcludeEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{}, noop)
 		looptest.Start(t, c.Run)
@@ -155,7 +155,7 @@ func TestStepsAndRunExcludeEachOther(t *testing.T) {
 	})
 }
 
-func TestReadyListsTheOrderInWhichKeysAreReconciled(t *testing.T) {
+func TestReadyListsKeysInReconcileOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for range 50 {
@@ -174,9 +174,9 @@ func TestReadyListsTheOrderInWhichKeysAreReconciled(t *testing.T) {
 	})
 }
 
-// TestEveryOrderOfStepsComesToTheTruth lets a source, its cache, the watch and the reconciles take turns at random, with
+// TestEveryOrderOfStepsConverges lets a source, its cache, the watch and the reconciles take turns at random, with
 // failures and crashes of the watches. In the end what was done is what the source holds.
-func TestEveryOrderOfStepsComesToTheTruth(t *testing.T) {
+func TestEveryOrderOfStepsConverges(t *testing.T) {
 	for seed := range uint64(100) {
 		bubble(t, fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
@@ -242,10 +242,10 @@ func TestEveryOrderOfStepsComesToTheTruth(t *testing.T) {
 	}
 }
 
-// TestWhatAReconcileHasSeenForAMomentIsToldToo is why watches receive every event, also those of their own keys. An object
+// TestShortLivedObjectIsReported is why watches receive every event, also those of their own keys. An object
 // comes and goes while the watch is behind. In between a reconcile, which something else has asked for, has acted on it. If
 // the two events were merged to nothing, no reconcile would clean up.
-func TestWhatAReconcileHasSeenForAMomentIsToldToo(t *testing.T) {
+func TestShortLivedObjectIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStepped(t, controller.Config[string]{})
 		w.connect(t)

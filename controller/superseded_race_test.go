@@ -13,7 +13,7 @@ import (
 
 // An Add that goes on late, when its key has been handed out already, must not end the reconcile that it has asked for: nobody
 // would do that again.
-func TestAnAddDoesNotEndTheReconcileThatItAsksFor(t *testing.T) {
+func TestAddDoesNotCancelItsOwnReconcile(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // so that an Add is held up at times
 	const keys = 64
 	last := make([]atomic.Int64, keys)

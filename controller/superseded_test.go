@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
+func TestOnlyNewEventsCancelReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
@@ -43,7 +43,7 @@ func TestOnlyWhatIsNewsEndsAReconcile(t *testing.T) {
 	})
 }
 
-func TestWithoutTheOptionNothingEndsAReconcile(t *testing.T) {
+func TestAddDoesNotCancelReconcileByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, slow)
 		looptest.Start(t, c.Run)
@@ -58,7 +58,7 @@ func TestWithoutTheOptionNothingEndsAReconcile(t *testing.T) {
 	})
 }
 
-func TestAKeyToWhichSomethingHappensAllTheTimeIsReconciledNonetheless(t *testing.T) {
+func TestBusyKeyIsEventuallyReconciled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
 		looptest.Start(t, c.Run)
@@ -81,7 +81,7 @@ func TestAKeyToWhichSomethingHappensAllTheTimeIsReconciledNonetheless(t *testing
 	})
 }
 
-func TestADrainIsNotSuperseded(t *testing.T) {
+func TestAddDuringDrainSupersedesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
 		r := looptest.Start(t, c.Run)

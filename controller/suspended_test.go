@@ -33,7 +33,7 @@ func leads(ctx context.Context, t *testing.T, why string) {
 	assert.True(t, ok && time.Until(l.Deadline()) > 0, why)
 }
 
-func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T) {
+func TestNoReconcileStartsAfterDeadlineOfSuspendedLeader(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()
@@ -66,7 +66,7 @@ func TestNoReconcileBeginsAfterTheDeadlineOfALeaderThatWasSuspended(t *testing.T
 	}
 }
 
-func TestALeadershipThatEndsAfterAKeyIsDispatchedLetsNoReconcileBegin(t *testing.T) {
+func TestNoReconcileStartsIfLeadershipEndsAfterDispatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		var suspended atomic.Bool
@@ -94,7 +94,7 @@ func TestALeadershipThatEndsAfterAKeyIsDispatchedLetsNoReconcileBegin(t *testing
 	})
 }
 
-func TestAStepOfALeaderThatWasSuspendedDoesNothing(t *testing.T) {
+func TestStepOfSuspendedLeaderDoesNothing(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()
@@ -126,7 +126,7 @@ func queued(c *controller.Controller[string]) (keys []string) {
 	return keys
 }
 
-func TestAnErrorAfterTheDeadlineIsNoFailure(t *testing.T) {
+func TestErrorAfterDeadlineIsNoFailure(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()
@@ -152,7 +152,7 @@ func TestAnErrorAfterTheDeadlineIsNoFailure(t *testing.T) {
 	}
 }
 
-func TestNoReconcileBeginsAfterTheDeadlineOfASlot(t *testing.T) {
+func TestNoReconcileStartsAfterSlotDeadline(t *testing.T) {
 	for range resumptions {
 		synctest.Test(t, func(t *testing.T) {
 			store := newLeases()

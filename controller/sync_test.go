@@ -42,7 +42,7 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 	})
 }
 
-func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
+func TestWorkersWaitForMappingOfInitialObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}, object{Key: "b"}, object{Key: "c"}))
 		looptest.Start(t, inf.Run)
@@ -61,7 +61,7 @@ func TestWorkersWaitUntilAllThatIsThereHasBeenMapped(t *testing.T) {
 	})
 }
 
-func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
+func TestUnsyncedCacheIsNamedAndBlocksReconciles(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSource(object{Key: "a"})
@@ -103,7 +103,7 @@ func TestACacheThatDoesNotSyncIsNamedAndNothingIsReconciled(t *testing.T) {
 	}
 }
 
-func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
+func TestStopDuringCacheSyncIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"})
 		s.hold = make(chan struct{})
@@ -122,7 +122,7 @@ func TestAStopWhileTheCachesSyncIsNoError(t *testing.T) {
 	})
 }
 
-func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
+func TestEndedInformerIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource()
 		good := newInformer("good", s)
@@ -139,7 +139,7 @@ func TestAnInformerThatHasEndedIsAnError(t *testing.T) {
 	})
 }
 
-func TestARunThatIsCancelledBeforeItBeginsDoesNothing(t *testing.T) {
+func TestRunWithCanceledContextDoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, reports := newController(t, controller.Config[string]{}, noop)
 		c.Add("a")
@@ -151,7 +151,7 @@ func TestARunThatIsCancelledBeforeItBeginsDoesNothing(t *testing.T) {
 	})
 }
 
-func TestTheSourcesAreTheInformersOfInputsAndReadsEachOnce(t *testing.T) {
+func TestSourcesListsEachInputAndReadOnce(t *testing.T) {
 	things, others, read := newInformer("things", newSource()), newInformer("others", newSource()), newInformer("read", newSource())
 	uncomparable := list{read}
 	c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{read, things, uncomparable, uncomparable}}, noop,
@@ -170,7 +170,7 @@ func (l list) Name() string                  { return l[0].Name() }
 func (l list) Synced() <-chan struct{}       { return l[0].Synced() }
 func (l list) Run(ctx context.Context) error { return l[0].Run(ctx) }
 
-func TestARunWhoseSourceNobodyRunsSaysWhatToDo(t *testing.T) {
+func TestRunReportsSourcesThatNobodyRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := newSource()
 		stuck.hold = make(chan struct{})

@@ -44,7 +44,7 @@ func traced() (*tracer, controller.Config[string]) {
 
 func by(trace string) controller.AddOptions { return controller.AddOptions{Trace: trace} }
 
-func TestAReconcileHasTheTraceContextsOfTheAddsThatWereMerged(t *testing.T) {
+func TestReconcileHasTraceContextsOfMergedAdds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		var during func()
@@ -77,7 +77,7 @@ func TestAReconcileHasTheTraceContextsOfTheAddsThatWereMerged(t *testing.T) {
 	})
 }
 
-func TestTheCausesOfAReconcileThatDidNotSucceedAreThoseOfTheNext(t *testing.T) {
+func TestFailedReconcilePassesItsCausesOn(t *testing.T) {
 	for name, err := range map[string]error{
 		"Failed": errBoom, "Unfinished": retry.NotYet(errBoom, time.Second), "Panicked": nil, "TimedOut": nil, "Superseded": nil,
 	} {
@@ -115,7 +115,7 @@ func TestTheCausesOfAReconcileThatDidNotSucceedAreThoseOfTheNext(t *testing.T) {
 	}
 }
 
-func TestAParkedKeyHasNoCausesUntilAnEventRevivesIt(t *testing.T) {
+func TestParkedKeyHasNoCausesUntilRevived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		var said []any
@@ -146,7 +146,7 @@ func TestAParkedKeyHasNoCausesUntilAnEventRevivesIt(t *testing.T) {
 	})
 }
 
-func TestTheContextOfGaveUpEndsWithTheCauseOfTheStop(t *testing.T) {
+func TestGaveUpContextEndsWithCauseOfStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, cfg := traced()
 		cfg.CancelSuperseded = true // so the context of the reconcile has ended, with another cause, when GaveUp begins
@@ -174,7 +174,7 @@ func TestTheContextOfGaveUpEndsWithTheCauseOfTheStop(t *testing.T) {
 	})
 }
 
-func TestAGoexitEndsTheSpan(t *testing.T) {
+func TestGoexitEndsSpan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		calls := 0
@@ -191,7 +191,7 @@ func TestAGoexitEndsTheSpan(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsHeldKeepsItsCauses(t *testing.T) {
+func TestHeldKeyKeepsItsCauses(t *testing.T) {
 	bubble(t, "paused", func(t *testing.T) {
 		tr, cfg := traced()
 		c, _ := newController(t, cfg, noop)
@@ -246,7 +246,7 @@ func TestAKeyThatIsHeldKeepsItsCauses(t *testing.T) {
 	})
 }
 
-func TestAKeyOfAnotherReplicaTakesItsCausesAlong(t *testing.T) {
+func TestForeignKeyDropsItsCauses(t *testing.T) {
 	tr, cfg := traced()
 	c, _ := newController(t, cfg, noop)
 	c.Share(noSlots{})
@@ -265,14 +265,14 @@ func (noSlots) Begin(context.Context, string) (context.Context, func(), bool) {
 	return nil, nil, false
 }
 
-func TestWithoutTheHookTraceContextsAreIgnored(t *testing.T) {
+func TestTraceContextsAreIgnoredWithoutHook(t *testing.T) {
 	c, _ := newController(t, controller.Config[string]{}, noop)
 	c.AddWith("a", by("x"))
 	assert.Zero(t, c.Causes())
 	assert.Equal(t, []string{"a"}, c.Ready())
 }
 
-func TestATraceContextAddsAKeyAsAddDoes(t *testing.T) {
+func TestAddWithTraceContextActsLikeAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		cfg.Queue = workqueue.Config[string]{Debounce: time.Second}
@@ -292,7 +292,7 @@ func TestATraceContextAddsAKeyAsAddDoes(t *testing.T) {
 	})
 }
 
-func TestAHookMayDeclineASpan(t *testing.T) {
+func TestTraceHookMayReturnNilEnd(t *testing.T) {
 	cfg := controller.Config[string]{}
 	cfg.Hooks.Trace = func(ctx context.Context, _ string, _ []string) (context.Context, func(controller.Report[string])) {
 		return ctx, nil
@@ -307,7 +307,7 @@ func TestAHookMayDeclineASpan(t *testing.T) {
 	assert.Len(t, reports.Take(), 1)
 }
 
-func TestAWriteAndTheReconcileThatItCausesHaveOneTraceContext(t *testing.T) {
+func TestReconcileHasTraceContextOfItsWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
 		db, err := store.NewMemory(store.MemoryConfig{})

@@ -31,7 +31,7 @@ func sorted(reports []controller.Report[string]) []string {
 	return slices.Sorted(slices.Values(keysOf(reports)))
 }
 
-func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
+func TestWatchAddsExistingAndChangedObjects(t *testing.T) {
 	for name, watch := range map[string]func(*informer.Informer[string, object]) controller.Input[string]{
 		"of keys": func(inf *informer.Informer[string, object]) controller.Input[string] { return controller.For(inf) },
 		"with a mapper": func(inf *informer.Informer[string, object]) controller.Input[string] {
@@ -60,7 +60,7 @@ func TestAWatchAddsThePresentAndWhatChanges(t *testing.T) {
 	}
 }
 
-func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
+func TestWatchMapsOldAndNewObjectsAndTombstones(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a", Owner: "x"})
 		inf := newInformer("things", s)
@@ -79,7 +79,7 @@ func TestAWatchMapsTheOldAndTheNewObjectAndTheTombstone(t *testing.T) {
 	})
 }
 
-func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
+func TestOwnsAddsOwnersOfOneKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		children, err := store.Open[string](must(store.NewMemory(store.MemoryConfig{})), "Child", store.Config[string]{})
 		require.NoError(t, err)
@@ -118,7 +118,7 @@ func TestAWatchOfWhatIsOwnedAddsTheOwnersOfOneKind(t *testing.T) {
 	})
 }
 
-func TestAHandlerDecidesForItself(t *testing.T) {
+func TestHandlesAddsOnlyHandlersKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})
 		inf := newInformer("things", s)
@@ -146,7 +146,7 @@ func TestAHandlerDecidesForItself(t *testing.T) {
 	})
 }
 
-func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
+func TestRestartedControllerMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := newInformer("things", s)
@@ -172,7 +172,7 @@ func TestAControllerThatRunsThreeTimesInARowSeesEverything(t *testing.T) {
 	})
 }
 
-func TestADeletionThatALostLeadershipLeftUndoneIsDoneByTheNextRun(t *testing.T) {
+func TestNextRunHandlesDeletionLeftByLostLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b"})
 		inf := newInformer("things", s)

@@ -73,7 +73,7 @@ func (w *writer) runs(t *testing.T) bool {
 	return ok
 }
 
-func TestAKeyIsHeldUntilTheCacheShowsWhatItHasWritten(t *testing.T) {
+func TestKeyIsHeldUntilCacheShowsItsWrites(t *testing.T) {
 	bubble(t, "the write comes back first", func(t *testing.T) {
 		w := newWriter(t, controller.Config[string]{})
 		w.write(t, objects, 4)
@@ -200,7 +200,7 @@ func TestAKeyIsHeldUntilTheCacheShowsWhatItHasWritten(t *testing.T) {
 	})
 }
 
-func TestAControllerThatHasDisconnectedHearsOfNoVersions(t *testing.T) {
+func TestDisconnectStopsVersionNotifications(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		r := &restarted{}
 		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{r}, StaleReads: stale}, noop)
@@ -231,7 +231,7 @@ func (l late) Watch(ctx context.Context, after informer.Version) iter.Seq2[infor
 	}
 }
 
-func TestAControllerThatCountsWhatItsCacheHasCreatesNothingTwice(t *testing.T) {
+func TestCountingCachedChildrenCreatesNoDuplicates(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		bubble(t, fmt.Sprint("stale reads: ", stale), func(t *testing.T) {
 			db := must(store.NewMemory(store.MemoryConfig{}))

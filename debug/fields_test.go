@@ -35,7 +35,7 @@ func fieldsOf(t reflect.Type, seen map[reflect.Type]bool, names map[string]bool)
 	}
 }
 
-func TestThePageOnDebugHasEveryFieldOfTheJSON(t *testing.T) {
+func TestDocumentationListsEveryJSONField(t *testing.T) {
 	names := make(map[string]bool)
 	for _, page := range debug.EmptyPages() {
 		fieldsOf(reflect.TypeOf(page), make(map[reflect.Type]bool), names)

@@ -19,7 +19,7 @@ func with(header, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(header, value) }
 }
 
-func TestWithoutAGuardOnlyThisMachineSeesThePage(t *testing.T) {
+func TestWithoutGuardOnlyLocalhostSeesPage(t *testing.T) {
 	h := pageOf(t, debug.Config{Actions: true})
 	for _, tt := range []struct {
 		name   string
@@ -52,7 +52,7 @@ func TestWithoutAGuardOnlyThisMachineSeesThePage(t *testing.T) {
 	}
 }
 
-func TestAGuardDecidesAboutEveryRequest(t *testing.T) {
+func TestGuardChecksEveryRequest(t *testing.T) {
 	h := pageOf(t, debug.Config{Actions: true, Guard: func(r *http.Request) bool {
 		_, password, _ := r.BasicAuth()
 		return password == "secret"
@@ -67,7 +67,7 @@ func TestAGuardDecidesAboutEveryRequest(t *testing.T) {
 	assert.Equal(t, http.StatusOK, ask(h, http.MethodGet, "", nil, login, from("192.0.2.1:1"), host("shop.example")).StatusCode)
 }
 
-func TestAnActionIsRefused(t *testing.T) {
+func TestActionsAreRefused(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		token := at(readJSON(t, s.Page, ""), "token")
 		require.NotEmpty(t, token)
@@ -102,7 +102,7 @@ func TestAnActionIsRefused(t *testing.T) {
 	})
 }
 
-func TestWithoutActionsThePageHasNoneAndRefusesThem(t *testing.T) {
+func TestDisabledActionsAreHiddenAndRefused(t *testing.T) {
 	c := controllerOf(t, "sites", controller.Config[string]{})
 	c.Add("a")
 	h := pageOf(t, debug.Config{}, c)

@@ -23,7 +23,7 @@ type sick struct{ manager.Part }
 
 func (sick) Check() error { return errors.New("it hangs\nfor long") }
 
-func TestAProbeNamesWhatFails(t *testing.T) {
+func TestProbesNameFailingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wait := func(ctx context.Context) error { <-ctx.Done(); return nil }
 		fails := manager.Func("broken", func(context.Context) error { return errors.New("no disk") })
@@ -60,7 +60,7 @@ func TestAProbeNamesWhatFails(t *testing.T) {
 	})
 }
 
-func TestRunSamplesTheDepthOfTheQueues(t *testing.T) {
+func TestRunSamplesQueueDepths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := workqueue.New(workqueue.Config[string]{})
 		require.NoError(t, err)
@@ -89,7 +89,7 @@ func TestRunSamplesTheDepthOfTheQueues(t *testing.T) {
 	})
 }
 
-func TestRedactDecidesWhatIsShownOfAnObject(t *testing.T) {
+func TestRedactFiltersObjects(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		redact func(any) any

@@ -28,7 +28,7 @@ func hostile() []string {
 	}
 }
 
-func TestHostileKeysAreEscapedFoundAndCanBeActedOn(t *testing.T) {
+func TestHostileKeysAreEscapedAndUsable(t *testing.T) {
 	c := controllerOf(t, "q<i>\"", controller.Config[string]{})
 	h := pageOf(t, debug.Config{Actions: true}, c)
 	for _, key := range hostile() {
@@ -69,7 +69,7 @@ func TestHostileKeysAreEscapedFoundAndCanBeActedOn(t *testing.T) {
 	}
 }
 
-func TestAHundredThousandKeysAreListedPageByPage(t *testing.T) {
+func TestHundredThousandKeysArePaged(t *testing.T) {
 	c := controllerOf(t, "many", controller.Config[int]{})
 	const n = 100_000
 	for i := range n {
@@ -92,7 +92,7 @@ func TestAHundredThousandKeysAreListedPageByPage(t *testing.T) {
 	assert.Contains(t, read(t, h, "queue?name=many&q=9999&state=parked"), "No key is in this state")
 }
 
-func TestPagesAreReadWhileEverythingChanges(t *testing.T) {
+func TestPagesAreReadDuringChanges(t *testing.T) {
 	c := controllerOf(t, "busy", controller.Config[int]{Workers: 4, DrainTimeout: time.Nanosecond})
 	h := pageOf(t, debug.Config{Actions: true}, c)
 	token := at(readJSON(t, h, ""), "token")

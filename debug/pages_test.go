@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/debug/internal/scene"
 )
 
-func TestEveryPageShowsWhatItsJSONHas(t *testing.T) {
+func TestEveryPageShowsItsJSON(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		for _, tt := range []struct {
 			target string
@@ -67,7 +67,7 @@ func TestEveryPageShowsWhatItsJSONHas(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotThereIsNotFound(t *testing.T) {
+func TestUnknownPathsAreNotFound(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?queue=sites&id=2000-abc", "assets/page.css"} {
 			assert.Equal(t, http.StatusNotFound, ask(s.Page, http.MethodGet, target, nil).StatusCode, target)
@@ -81,7 +81,7 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	})
 }
 
-func TestThePageHasNothingInlineAndLoadsNothingFromElsewhere(t *testing.T) {
+func TestPageHasNoInlineOrExternalResources(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		for _, target := range []string{"", "queue?name=sites", "key?queue=sites&key=sites/lisbon"} {
 			r := ask(s.Page, http.MethodGet, target, nil)
@@ -99,7 +99,7 @@ func TestThePageHasNothingInlineAndLoadsNothingFromElsewhere(t *testing.T) {
 	})
 }
 
-func TestAStreamSendsThePageWhenItChanges(t *testing.T) {
+func TestStreamSendsPageOnChange(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		began := time.Now()
 		r := ask(s.Page, http.MethodGet, "key?queue=sites&key=sites/nobody&format=events", nil)
@@ -118,7 +118,7 @@ func TestAStreamSendsThePageWhenItChanges(t *testing.T) {
 	})
 }
 
-func TestAnActionDoesWhatItsButtonSays(t *testing.T) {
+func TestActionsChangeKeyState(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
 		token := at(readJSON(t, s.Page, ""), "token")
 		act := func(action, key string) string {

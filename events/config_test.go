@@ -10,14 +10,14 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestABadRecorderConfigIsNamed(t *testing.T) {
+func TestRecorderConfigErrorsNameTheField(t *testing.T) {
 	_, err := events.NewRecorder(events.Config{Objects: -1})
 	assert.EqualError(t, err, "events: new recorder: Config.Objects is -1, must not be negative")
 	_, err = events.NewRecorder(events.Config{Size: -1, Burst: -1, Refill: -1}) // what is negative is off
 	assert.NoError(t, err)
 }
 
-func TestABadFieldForTheQueuesIsNamed(t *testing.T) {
+func TestQueueConfigErrorsNameTheField(t *testing.T) {
 	for want, cfg := range map[string]events.Config{
 		"Config.QueueSize is -1, must not be negative":                                              {QueueSize: -1},
 		"Config.DrainTimeout is -1s, must not be negative":                                          {DrainTimeout: -time.Second},

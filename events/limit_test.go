@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T) {
+func TestFloodAboutOneObjectDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []events.Event
 		r := must(events.NewRecorder(events.Config{Burst: 3, Sink: func(e events.Event) { told = append(told, e) }}))
@@ -38,7 +38,7 @@ func TestAFloodOfNewEventsAboutOneObjectIsDroppedAndTroublesNoOther(t *testing.T
 	})
 }
 
-func TestABucketGetsOneTokenInEveryRefillAndNoMoreThanBurst(t *testing.T) {
+func TestBucketRefillsOneTokenUpToBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Second}))
 		n := 0
@@ -62,7 +62,7 @@ func TestABucketGetsOneTokenInEveryRefillAndNoMoreThanBurst(t *testing.T) {
 	})
 }
 
-func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
+func TestFloodOfRepeatsIsCountedAndTakesNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []events.Event
 		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Minute, Sink: func(e events.Event) { told = append(told, e) }}))
@@ -81,7 +81,7 @@ func TestAFloodOfRepeatsIsCountedAndTakesNothingFromNewEvents(t *testing.T) {
 	})
 }
 
-func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
+func TestQuietObjectsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Refill: time.Second, Objects: 50}))
 		about := func(n int) store.Ref { return store.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
@@ -99,7 +99,7 @@ func TestObjectsThatAreQuietAreForgotten(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
+func TestFloodingObjectStaysLimitedAmongMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Burst: 2, Objects: 3}))
 		for n := range 100 {
@@ -111,7 +111,7 @@ func TestAnObjectThatFloodsKeepsItsPlaceAmongMany(t *testing.T) {
 	})
 }
 
-func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
+func TestNegativeOrHugeBurstAndRefillDisableLimit(t *testing.T) {
 	for _, cfg := range []events.Config{
 		{Burst: -1}, {Refill: -1}, {Burst: math.MinInt, Refill: time.Hour}, {Burst: math.MaxInt32, Refill: math.MaxInt64},
 	} {
@@ -124,7 +124,7 @@ func TestANegativeBurstOrRefillIsNoLimitAndTheLargestAreNone(t *testing.T) {
 	}
 }
 
-func TestABurstIsTheLimitHoweverLongARefillTakes(t *testing.T) {
+func TestBurstIsLimitedWithAnyRefill(t *testing.T) {
 	for _, refill := range []time.Duration{math.MaxInt64, math.MaxInt64/3 + 1, math.MaxInt64 / 3, 100 * 365 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			r := must(events.NewRecorder(events.Config{Burst: 3, Refill: refill}))
@@ -140,7 +140,7 @@ func TestABurstIsTheLimitHoweverLongARefillTakes(t *testing.T) {
 	}
 }
 
-func TestTheDefaultLimitIs25EventsAndOneAMinute(t *testing.T) {
+func TestDefaultLimitIs25EventsAndOnePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{}))
 		flood := func() int {
@@ -158,7 +158,7 @@ func TestTheDefaultLimitIs25EventsAndOneAMinute(t *testing.T) {
 	})
 }
 
-func TestALongMessageIsCutBetweenLetters(t *testing.T) {
+func TestLongMessageIsCutBetweenRunes(t *testing.T) {
 	for message, want := range map[string]string{
 		strings.Repeat("a", 1024):               strings.Repeat("a", 1024),
 		strings.Repeat("a", 1025):               strings.Repeat("a", 1021) + "...",
@@ -176,7 +176,7 @@ func TestALongMessageIsCutBetweenLetters(t *testing.T) {
 }
 
 // The limits against buckets that are counted in the simplest way: tokens that drip.
-func TestTheLimitsDoWhatDrippingBucketsDo(t *testing.T) {
+func TestLimitsMatchTokenBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type bucket struct {
 			tokens int // in nanoseconds of refill

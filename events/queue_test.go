@@ -71,7 +71,7 @@ func run(t *testing.T, q *events.Queue) (stop func()) {
 	}
 }
 
-func TestWhatIsPutIsDeliveredInItsOrder(t *testing.T) {
+func TestEventsAreDeliveredInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
 		q := newQueue(t, s.write, events.QueueConfig{})
@@ -90,7 +90,7 @@ func TestWhatIsPutIsDeliveredInItsOrder(t *testing.T) {
 	})
 }
 
-func TestPutNeverWaitsAndTheOldestMakesRoom(t *testing.T) {
+func TestPutNeverBlocksAndDropsOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
 		s := &slow{do: func(context.Context, events.Event) error { <-hold; return nil }}
@@ -112,7 +112,7 @@ func TestPutNeverWaitsAndTheOldestMakesRoom(t *testing.T) {
 	})
 }
 
-func TestRepeatsOfAnEventThatWaitsAreMergedIntoIt(t *testing.T) {
+func TestRepeatsOfQueuedEventAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
 		q := newQueue(t, s.write, events.QueueConfig{Size: 2})
@@ -142,7 +142,7 @@ func TestRepeatsOfAnEventThatWaitsAreMergedIntoIt(t *testing.T) {
 	})
 }
 
-func TestAnEventIsTriedAgainWithBackoffAndGivenUpInTheEnd(t *testing.T) {
+func TestEventIsRetriedWithBackoffThenDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		var at []time.Duration
@@ -176,7 +176,7 @@ func TestAnEventIsTriedAgainWithBackoffAndGivenUpInTheEnd(t *testing.T) {
 	})
 }
 
-func TestTheDefaultBackoffIsFiveAttemptsInLessThanHalfAMinute(t *testing.T) {
+func TestDefaultBackoffMakesFiveAttemptsWithinHalfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{do: func(context.Context, events.Event) error { return errors.New("down") }}
 		q := newQueue(t, s.write, events.QueueConfig{})
@@ -191,7 +191,7 @@ func TestTheDefaultBackoffIsFiveAttemptsInLessThanHalfAMinute(t *testing.T) {
 	})
 }
 
-func TestAStopDrainsWhatWaitsAndLetsTheSinkFinish(t *testing.T) {
+func TestStopDrainsQueueAndLetsSinkFinish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{do: func(ctx context.Context, _ events.Event) error {
 			select {
@@ -215,7 +215,7 @@ func TestAStopDrainsWhatWaitsAndLetsTheSinkFinish(t *testing.T) {
 	})
 }
 
-func TestADrainThatTakesTooLongLeavesTheRestForTheNextRun(t *testing.T) {
+func TestDrainTimeoutLeavesEventsToNextRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile []events.Event
 		want      []string // of the next run
@@ -257,7 +257,7 @@ func TestADrainThatTakesTooLongLeavesTheRestForTheNextRun(t *testing.T) {
 	}
 }
 
-func TestAnEventAtWhichTheSinkPanicsHasFailedAndTheNextRunGoesOn(t *testing.T) {
+func TestPanickingSinkFailsEventAndNextRunContinues(t *testing.T) {
 	for name, crash := range map[string]func(){"a panic": func() { panic("boom") }, "a Goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestAnEventAtWhichTheSinkPanicsHasFailedAndTheNextRunGoesOn(t *testing.T) {
 	}
 }
 
-func TestAQueueRunsOnceAtATime(t *testing.T) {
+func TestQueueRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue(t, (&slow{}).write, events.QueueConfig{})
 		stop := run(t, q)
@@ -290,7 +290,7 @@ func TestAQueueRunsOnceAtATime(t *testing.T) {
 }
 
 // A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses forever.
-func TestAQueueDoesWhatASliceDoes(t *testing.T) {
+func TestQueueMatchesSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(4) {
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -356,7 +356,7 @@ func TestAQueueDoesWhatASliceDoes(t *testing.T) {
 	})
 }
 
-func TestManyRecordIntoAQueueThatStopsAndStarts(t *testing.T) {
+func TestConcurrentRecordIntoRestartingQueue(t *testing.T) {
 	var mu sync.Mutex
 	last := map[string]int{}
 	q := newQueue(t, func(_ context.Context, e events.Event) error {
@@ -388,7 +388,7 @@ func TestManyRecordIntoAQueueThatStopsAndStarts(t *testing.T) {
 	require.Len(t, last, 8)
 }
 
-func TestWhatWasPutBeforeAStopIsDeliveredWhateverRunIsAt(t *testing.T) {
+func TestEventsPutBeforeStopAreDelivered(t *testing.T) {
 	q := newQueue(t, (&slow{}).write, events.QueueConfig{})
 	for n := range 3000 {
 		stop := run(t, q)

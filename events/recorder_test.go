@@ -33,7 +33,7 @@ func brief(all []events.Event) []string {
 	return lines
 }
 
-func TestEventsAreHeldInTheOrderInWhichTheyHappened(t *testing.T) {
+func TestEventsAreHeldInChronologicalOrder(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
 	require.Empty(t, r.Events())
 	r.Normal(web, "Scaled", "to 3")
@@ -45,7 +45,7 @@ func TestEventsAreHeldInTheOrderInWhichTheyHappened(t *testing.T) {
 	}, brief(r.Events()))
 }
 
-func TestARepeatIsCountedAndBecomesTheNewest(t *testing.T) {
+func TestRepeatIsCountedAndBecomesNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{}))
 		start := time.Now()
@@ -64,7 +64,7 @@ func TestARepeatIsCountedAndBecomesTheNewest(t *testing.T) {
 	})
 }
 
-func TestEventsThatDifferInAnythingAreNotMerged(t *testing.T) {
+func TestDifferentEventsAreNotMerged(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "Scaled", "to 3")
@@ -79,7 +79,7 @@ func TestEventsThatDifferInAnythingAreNotMerged(t *testing.T) {
 	assert.Len(t, r.Events(), 7)
 }
 
-func TestTheOldestEventMakesRoomAndStartsAgainWhenItComesBack(t *testing.T) {
+func TestDroppedEventStartsAgainFromOne(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{Size: 2}))
 	r.Normal(web, "A", "")
 	r.Normal(web, "A", "")
@@ -92,7 +92,7 @@ func TestTheOldestEventMakesRoomAndStartsAgainWhenItComesBack(t *testing.T) {
 	require.NoError(t, r.CheckInvariants())
 }
 
-func TestTheDefaultSizeIs256(t *testing.T) {
+func TestDefaultSizeIs256(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{Burst: -1}))
 	for n := range 300 {
 		r.Normal(web, "N", fmt.Sprint(n))
@@ -103,7 +103,7 @@ func TestTheDefaultSizeIs256(t *testing.T) {
 	assert.Equal(t, "299", all[255].Message)
 }
 
-func TestANegativeSizeHoldsNothingAndStillTellsTheSink(t *testing.T) {
+func TestNegativeSizeHoldsNothingAndStillCallsSink(t *testing.T) {
 	var told []events.Event
 	r := must(events.NewRecorder(events.Config{Size: -1, Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
@@ -113,7 +113,7 @@ func TestANegativeSizeHoldsNothingAndStillTellsTheSink(t *testing.T) {
 	require.NoError(t, r.CheckInvariants())
 }
 
-func TestEventsForOneObjectAreThoseOfItsLifeOrOfAllItsLives(t *testing.T) {
+func TestEventsOfOneOrAllIncarnations(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
 	again := store.Ref{Kind: "app", Key: "web", UID: "u9"}
 	r.Normal(web, "Created", "")
@@ -127,7 +127,7 @@ func TestEventsForOneObjectAreThoseOfItsLifeOrOfAllItsLives(t *testing.T) {
 	assert.Empty(t, r.EventsFor(store.Ref{Kind: "app", Key: "none"}))
 }
 
-func TestTheSinkGetsEveryCallWithTheEventAsItStood(t *testing.T) {
+func TestSinkReceivesEveryCallWithCurrentEvent(t *testing.T) {
 	var told []events.Event
 	r := must(events.NewRecorder(events.Config{Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
@@ -137,7 +137,7 @@ func TestTheSinkGetsEveryCallWithTheEventAsItStood(t *testing.T) {
 	assert.Equal(t, r.Events()[1], told[2])
 }
 
-func TestTheSinkMayUseTheRecorder(t *testing.T) {
+func TestSinkMayUseRecorder(t *testing.T) {
 	var r *events.Recorder
 	seen := 0
 	r = must(events.NewRecorder(events.Config{Sink: func(e events.Event) {
@@ -150,7 +150,7 @@ func TestTheSinkMayUseTheRecorder(t *testing.T) {
 	assert.Equal(t, 2, seen)
 }
 
-func TestWhatEventsReturnsIsACopy(t *testing.T) {
+func TestEventsReturnsCopy(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
 	r.Normal(web, "A", "")
 	all := r.Events()
@@ -165,7 +165,7 @@ func TestTypesHaveNames(t *testing.T) {
 }
 
 // A recorder against a slice: after every random call both hold the same.
-func TestARecorderDoesWhatASliceDoes(t *testing.T) {
+func TestRecorderMatchesSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for size := 1; size <= 5; size++ {
 			random := rand.New(rand.NewPCG(uint64(size), 1))
@@ -199,7 +199,7 @@ func TestARecorderDoesWhatASliceDoes(t *testing.T) {
 	})
 }
 
-func TestManyRecordAndReadAtOnce(t *testing.T) {
+func TestConcurrentRecordAndRead(t *testing.T) {
 	const writers, each = 8, 200
 	var mu sync.Mutex
 	told := map[int]bool{}
@@ -227,7 +227,7 @@ func TestManyRecordAndReadAtOnce(t *testing.T) {
 	assert.Len(t, told, writers*each, "the sink got each count once")
 }
 
-func TestTheSlogSinkLogsAllThatAnEventSays(t *testing.T) {
+func TestSlogSinkLogsEveryField(t *testing.T) {
 	var out bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
 	r := must(events.NewRecorder(events.Config{Sink: events.SlogSink(logger)}))

@@ -24,7 +24,7 @@ func start(ctx context.Context, r *events.Recorder) (stop func() error) {
 	return func() error { cancel(); return <-ended }
 }
 
-func TestARecorderWithoutRunStillRecords(t *testing.T) {
+func TestRecorderRecordsWithoutRun(t *testing.T) {
 	write := func(context.Context, events.Event) error { panic("called without Run") }
 	r := must(events.NewRecorder(events.Config{Write: write, QueueSize: 2, Store: must(store.NewMemory(store.MemoryConfig{}))}))
 	for _, key := range []string{"a", "b", "c"} {
@@ -35,7 +35,7 @@ func TestARecorderWithoutRunStillRecords(t *testing.T) {
 	assert.Equal(t, events.Stats{Recorded: 3, Held: 3, Objects: 3, Write: waiting, Store: waiting}, r.Stats())
 }
 
-func TestARecorderDeliversToAWriteAndAStoreWithoutWaitingForTheOther(t *testing.T) {
+func TestRecorderDeliversToWriteAndStoreIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		down := errors.New("down")
@@ -64,7 +64,7 @@ func TestARecorderDeliversToAWriteAndAStoreWithoutWaitingForTheOther(t *testing.
 	})
 }
 
-func TestOldEventsGoAlthoughNoNewOnesCome(t *testing.T) {
+func TestOldEventsExpireWithoutNewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		r := must(events.NewRecorder(events.Config{Store: db, TTL: 10 * time.Minute}))
@@ -82,7 +82,7 @@ func TestOldEventsGoAlthoughNoNewOnesCome(t *testing.T) {
 	})
 }
 
-func TestAWriteThatPanicsEndsRunWithThePanic(t *testing.T) {
+func TestPanickingWriteEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{
 			Write: func(context.Context, events.Event) error { panic("boom") }, Store: must(store.NewMemory(store.MemoryConfig{})),
@@ -97,7 +97,7 @@ func TestAWriteThatPanicsEndsRunWithThePanic(t *testing.T) {
 	})
 }
 
-func TestARecorderWithNothingToDeliverRunsOnceAtATimeToo(t *testing.T) {
+func TestIdleRecorderRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{}))
 		stop := start(t.Context(), r)
@@ -106,7 +106,7 @@ func TestARecorderWithNothingToDeliverRunsOnceAtATimeToo(t *testing.T) {
 	})
 }
 
-func TestTheShortestTTLIsOne(t *testing.T) {
+func TestShortestTTLIsOneNanosecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{Store: must(store.NewMemory(store.MemoryConfig{})), TTL: 1}))
 		stop := start(t.Context(), r)

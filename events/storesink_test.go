@@ -42,7 +42,7 @@ func stored(t *testing.T, s store.Store[events.Event], sel store.Selector) []str
 	return brief(all)
 }
 
-func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
+func TestRepeatsUpdateOneObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
@@ -73,7 +73,7 @@ func TestAnEventIsOneObjectThatItsRepeatsUpdate(t *testing.T) {
 	})
 }
 
-func TestEventsThatDifferInAnythingAreObjectsOfTheirOwn(t *testing.T) {
+func TestDifferentEventsAreSeparateObjects(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	base := event("A", 1)
 	all := []events.Event{base}
@@ -101,7 +101,7 @@ func TestEventsThatDifferInAnythingAreObjectsOfTheirOwn(t *testing.T) {
 	assert.EqualValues(t, len(all), l.Version)
 }
 
-func TestAWriteMayBeRepeatedAndComeLate(t *testing.T) {
+func TestWriteIsIdempotent(t *testing.T) {
 	for op, count := range map[string]int{"create": 1, "update": 2} {
 		for name, fault := range map[string]storetest.Fault{"request": storetest.LoseRequest(), "reply": storetest.LoseReply()} {
 			t.Run(op+" "+name, func(t *testing.T) {
@@ -124,13 +124,13 @@ func TestAWriteMayBeRepeatedAndComeLate(t *testing.T) {
 	}
 }
 
-func TestARepeatOfAnEventThatIsNotThereCreatesIt(t *testing.T) {
+func TestRepeatOfMissingEventCreatesIt(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	require.NoError(t, sink.Write(t.Context(), event("A", 7)))
 	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
 }
 
-func TestStatesThatComeOutOfOrderLeaveTheLastOne(t *testing.T) {
+func TestOutOfOrderStatesLeaveTheLatest(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	for _, count := range []int{1, 5, 3, 5, 4} {
 		require.NoError(t, sink.Write(t.Context(), event("A", count)))
@@ -138,7 +138,7 @@ func TestStatesThatComeOutOfOrderLeaveTheLastOne(t *testing.T) {
 	assert.Equal(t, []string{"web Normal A  x5"}, stored(t, s, store.Selector{}))
 }
 
-func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T) {
+func TestStoreIsSweptAtStartWhenFullAndPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{Max: 100})
 		sweeps := func(writes int) (n int) {
@@ -163,7 +163,7 @@ func TestTheStoreIsSweptAtTheBeginningWhenItMayBeFullAndNowAndThen(t *testing.T)
 	})
 }
 
-func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
+func TestStoreHoldsNewestMaxEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, limit := range []int{1, 2, 9, 10, 35} {
 			sink, s := newStoreSink(t, events.Config{Max: limit})
@@ -187,7 +187,7 @@ func TestTheStoreHoldsAtMostMaxEventsAndTheNewestOfThem(t *testing.T) {
 	})
 }
 
-func TestWhatTheStoreHeldBeforeCountsToo(t *testing.T) {
+func TestExistingEventsCountTowardMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before, s := newStoreSink(t, events.Config{Max: 500})
 		for n := range 300 {
@@ -204,7 +204,7 @@ func TestWhatTheStoreHeldBeforeCountsToo(t *testing.T) {
 	})
 }
 
-func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
+func TestEventExpiresAfterTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{})
 		q := newQueue(t, sink.Write, events.QueueConfig{})
@@ -228,7 +228,7 @@ func TestAnEventGoesWhenItHasNotHappenedForTTL(t *testing.T) {
 	})
 }
 
-func TestASweepThatFailsHoldsTheWriteBackAndIsRepeated(t *testing.T) {
+func TestFailedSweepDelaysWriteAndIsRetried(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{})
 	down := errors.New("down")
 	s.Inject(storetest.Rule{Op: "list", Times: 2, Fault: storetest.Fail(down)})
@@ -245,7 +245,7 @@ func TestASweepThatFailsHoldsTheWriteBackAndIsRepeated(t *testing.T) {
 	assert.Empty(t, stored(t, s, store.Selector{}))
 }
 
-func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
+func TestSweepKeepsEventsRepeatedMeanwhile(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{})
 	_, err := s.Create(t.Context(), store.Object[events.Event]{Key: "a"})
 	require.NoError(t, err)
@@ -263,7 +263,7 @@ func TestASweepDoesNotDeleteWhatIsRepeatedOrDeletedMeanwhile(t *testing.T) {
 	assert.Equal(t, "a", l.Items[0].Key)
 }
 
-func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
+func TestWritesAreSerializedAndEndWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{})
 		in := s.Inject(storetest.Rule{Op: "create", Fault: storetest.Hang()})
@@ -281,7 +281,7 @@ func TestWritesTakeTurnsAndGiveUpWithTheirContext(t *testing.T) {
 	})
 }
 
-func TestASweepThatAStopInterruptsIsNotLogged(t *testing.T) {
+func TestInterruptedSweepIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{TTL: time.Hour})
 		s.Inject(storetest.Rule{Op: "list", Fault: storetest.Fail(errors.New("down"))})

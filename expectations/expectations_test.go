@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestExpectationsExpireAtTheTTLAndNotBefore(t *testing.T) {
+func TestExpectationsExpireExactlyAtTTL(t *testing.T) {
 	for what, test := range map[string]struct{ cfg, want time.Duration }{
 		"the default": {0, 5 * time.Minute},
 		"one minute":  {time.Minute, time.Minute},
@@ -44,7 +44,7 @@ func TestExpectationsExpireAtTheTTLAndNotBefore(t *testing.T) {
 	}
 }
 
-func TestWithANegativeTTLNothingExpires(t *testing.T) {
+func TestNegativeTTLDisablesExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
 		v.ExpectVersion("a", 5)
@@ -58,7 +58,7 @@ func TestWithANegativeTTLNothingExpires(t *testing.T) {
 	})
 }
 
-func TestAnyCallReportsWhatHasExpired(t *testing.T) {
+func TestAnyCallReportsExpiredKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired []string
 		cfg := expectations.Config[string]{OnExpired: func(key string) { expired = append(expired, key) }}
@@ -85,7 +85,7 @@ func TestAnyCallReportsWhatHasExpired(t *testing.T) {
 	})
 }
 
-func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
+func TestOnExpiredMayCallEveryMethod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr *expectations.Tracked[string, int]
 		tr = must(expectations.NewTracked[string, int](expectations.Config[string]{
@@ -98,7 +98,7 @@ func TestOnExpiredMayUseWhatCallsIt(t *testing.T) {
 	})
 }
 
-func TestAnExpiryWithoutOnExpiredIsLogged(t *testing.T) {
+func TestExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		v := must(expectations.NewVersions(expectations.Config[string]{
@@ -114,7 +114,7 @@ func TestAnExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 	})
 }
 
-func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
+func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
@@ -136,7 +136,7 @@ func TestAnEventThatNobodyExpectsIsNotCounted(t *testing.T) {
 	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
-func TestRaiseDoesNotProlong(t *testing.T) {
+func TestRaiseDoesNotExtendTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}}))
 		c.ExpectCreations("a", 1)
@@ -149,7 +149,7 @@ func TestRaiseDoesNotProlong(t *testing.T) {
 	})
 }
 
-func TestKeysThatDieTakeNoMemory(t *testing.T) {
+func TestDeadKeysTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := expectations.Config[int]{OnExpired: func(int) {}}
 		c, tr, v := must(expectations.NewCounted(cfg)), must(expectations.NewTracked[int, int](cfg)), must(expectations.NewVersions(cfg))
@@ -177,7 +177,7 @@ func TestKeysThatDieTakeNoMemory(t *testing.T) {
 	})
 }
 
-func TestNumbersAndKeysThatMakeNoSenseAreMisuse(t *testing.T) {
+func TestInvalidCountsAndKeysPanic(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[float64]{}))
 	const negative = "expectations: a number of expected events is negative"
 	for what, call := range map[string]func(){
@@ -193,7 +193,7 @@ func TestNumbersAndKeysThatMakeNoSenseAreMisuse(t *testing.T) {
 	require.True(t, c.SatisfiedExpectations(1), "no lock is left behind")
 }
 
-func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	cfg := expectations.Config[string]{OnExpired: func(string) {}, TTL: time.Microsecond}
 	c, tr, v := must(expectations.NewCounted(cfg)), must(expectations.NewTracked[string, int](cfg)), must(expectations.NewVersions(cfg))
 	var wg sync.WaitGroup
@@ -224,7 +224,7 @@ func TestAllMayBeUsedByManyAtOnce(t *testing.T) {
 	require.NoError(t, v.CheckInvariants())
 }
 
-func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
+func TestSecondBeginDiscardsEarlierObservations(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	tr.Begin("a")
 	tr.CreationObserved("a", 1)
@@ -234,7 +234,7 @@ func TestASecondBeginForgetsWhatTheFirstHasSeen(t *testing.T) {
 	require.False(t, tr.SatisfiedExpectations("a"))
 }
 
-func TestEndForgetsWhatBeginHasSeen(t *testing.T) {
+func TestEndDiscardsObservations(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	tr.Begin("a")
 	tr.CreationObserved("a", 1)
@@ -248,7 +248,7 @@ func TestEndForgetsWhatBeginHasSeen(t *testing.T) {
 	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
-func TestAKeyThatNoLongerWaitsIsNotKeptAlive(t *testing.T) {
+func TestSettledKeyIsNotKeptAlive(t *testing.T) {
 	v := must(expectations.NewVersions(expectations.Config[*[64]byte]{}))
 	waits, gone := new([64]byte), new([64]byte)
 	v.ExpectVersion(waits, 1)

@@ -219,7 +219,7 @@ func (s *counted) common() (*model, asker)   { return s.model, s.c }
 func (s *counted) satisfied(key string) bool { return s.c.SatisfiedExpectations(key) }
 func (s *counted) drop(key string)           { delete(s.n, key) }
 
-func TestEveryShortHistoryOfCountedEqualsTheModel(t *testing.T) { everyHistory(t, newCounted) }
+func TestEveryShortCountedHistoryMatchesModel(t *testing.T) { everyHistory(t, newCounted) }
 
 type tracked struct {
 	*model
@@ -290,7 +290,7 @@ func (s *tracked) common() (*model, asker)   { return s.model, s.t }
 func (s *tracked) satisfied(key string) bool { return s.t.SatisfiedExpectations(key) }
 func (s *tracked) drop(key string)           { s.forget(key) }
 
-func TestEveryShortHistoryOfTrackedEqualsTheModel(t *testing.T) { everyHistory(t, newTracked) }
+func TestEveryShortTrackedHistoryMatchesModel(t *testing.T) { everyHistory(t, newTracked) }
 
 type versions struct {
 	*model
@@ -358,4 +358,4 @@ func (s *versions) common() (*model, asker)   { return s.model, s.v }
 func (s *versions) satisfied(key string) bool { return s.v.SatisfiedExpectations(key) }
 func (s *versions) drop(key string)           { delete(s.want, key) }
 
-func TestEveryShortHistoryOfVersionsEqualsTheModel(t *testing.T) { everyHistory(t, newVersions) }
+func TestEveryShortVersionsHistoryMatchesModel(t *testing.T) { everyHistory(t, newVersions) }

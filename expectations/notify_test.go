@@ -17,7 +17,7 @@ func listen(notify func(f func(key string)) (stop func())) (told *[]string, stop
 	return told, notify(func(key string) { *told = append(*told, key) })
 }
 
-func TestWhoAskedIsToldWhenTheLastEventHasComeInWhateverWay(t *testing.T) {
+func TestListenerIsCalledOnceExpectationsAreMet(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	v := must(expectations.NewVersions(expectations.Config[string]{}))
@@ -60,7 +60,7 @@ func TestWhoAskedIsToldWhenTheLastEventHasComeInWhateverWay(t *testing.T) {
 	}
 }
 
-func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
+func TestListenersHearOnlyOfRequestedKeys(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	told, _ := listen(tr.Notify)
 	for range 2 { // as in a reconcile that has nothing to do: it must not be the reason of the next one
@@ -79,7 +79,7 @@ func TestNobodyIsToldOfAKeyThatNobodyAskedFor(t *testing.T) {
 	require.Equal(t, []string{"a"}, *told, "once for each time that it waited")
 }
 
-func TestAnExpiryIsReportedOnlyToOnExpired(t *testing.T) {
+func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var expired []string
 		c := must(expectations.NewCounted(expectations.Config[string]{
@@ -126,7 +126,7 @@ func TestListenersAreCalledInOrderUntilTheyStop(t *testing.T) {
 	require.PanicsWithValue(t, "expectations: Notify needs a function", func() { v.Notify(nil) })
 }
 
-func TestAListenerThatStopsDuringItsCallDoesNotAffectTheOthers(t *testing.T) {
+func TestListenerStoppingDuringCallDoesNotAffectOthers(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()
@@ -141,7 +141,7 @@ func TestAListenerThatStopsDuringItsCallDoesNotAffectTheOthers(t *testing.T) {
 	require.Equal(t, []string{"first", "second", "third", "second", "third"}, told)
 }
 
-func TestAListenerMayCallEveryMethod(t *testing.T) {
+func TestListenerMayCallEveryMethod(t *testing.T) {
 	c := must(expectations.NewCounted(expectations.Config[string]{}))
 	var told []string
 	var stop func()
@@ -163,7 +163,7 @@ func TestAListenerMayCallEveryMethod(t *testing.T) {
 }
 
 // A caller that asks, learns that a key waits, and then sleeps until Notify, is always woken.
-func TestNoCallIsLostBetweenTheQuestionAndTheEvent(t *testing.T) {
+func TestListenerMissesNoConcurrentEvent(t *testing.T) {
 	v := must(expectations.NewVersions(expectations.Config[int]{TTL: -1}))
 	const keys, rounds = 3, 300
 	var wake [keys]chan struct{}

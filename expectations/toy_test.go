@@ -208,7 +208,7 @@ func guards() map[string]func() guard {
 	}
 }
 
-func TestAControllerOnALaggingCacheOvershootsWithoutExpectationsAndNeverWithThem(t *testing.T) {
+func TestLaggingCacheOvershootsOnlyWithoutExpectations(t *testing.T) {
 	for name, newGuard := range guards() {
 		highest, lowest := run(t, newGuard)
 		require.Equal(t, "never more than 3, never fewer than 1",
@@ -253,7 +253,7 @@ func overshoots(t *testing.T, schedules int, newGuard func() guard) (bad int) {
 	return bad
 }
 
-func TestRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.T) {
+func TestRandomSchedulesOvershootOnlyWithoutExpectations(t *testing.T) {
 	schedules := 2000
 	if os.Getenv(modelVariable) == "full" {
 		schedules = 10_000

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/expectations"
 )
 
-func TestToExpectNothingMoreLetsTheTimeBeginAnew(t *testing.T) {
+func TestExpectingNothingRestartsTTL(t *testing.T) {
 	for what, expect := range map[string]func(c *expectations.Counted[string]){
 		"creations": func(c *expectations.Counted[string]) { c.ExpectCreations("a", 0) },
 		"deletions": func(c *expectations.Counted[string]) { c.ExpectDeletions("a", 0) },

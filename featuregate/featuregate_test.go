@@ -24,7 +24,7 @@ func one(t *testing.T, version string, phases ...featuregate.Phase) (*featuregat
 	})
 }
 
-func TestTheStageDecidesTheDefaultAndWhoMayChangeIt(t *testing.T) {
+func TestStageDeterminesDefaultAndMutability(t *testing.T) {
 	const a, b, ga, d, r = featuregate.Alpha, featuregate.Beta, featuregate.GA, featuregate.Deprecated, featuregate.Removed
 	for _, c := range []struct {
 		stages []featuregate.Stage // since 1.1, 1.2, ...; the program is of the last of these versions
@@ -67,7 +67,7 @@ func TestTheStageDecidesTheDefaultAndWhoMayChangeIt(t *testing.T) {
 	}
 }
 
-func TestADeclarationThatIsWrongIsNamed(t *testing.T) {
+func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 	since := func(v string, s featuregate.Stage) featuregate.Phase { return featuregate.Phase{Since: v, Stage: s} }
 	alpha := []featuregate.Phase{since("1.0", featuregate.Alpha)}
 	type f = featuregate.Feature[Feature]
@@ -100,7 +100,7 @@ func TestADeclarationThatIsWrongIsNamed(t *testing.T) {
 	}
 }
 
-func TestASettingIsTakenAsAWhole(t *testing.T) {
+func TestSetAppliesAllOrNothing(t *testing.T) {
 	gates := newGates("1.4")
 	err := gates.Set("CrashLoop=false,Shards,OldAPI=perhaps,,CrashLoop=true,CrashLop=true,Zebra=true")
 	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false
@@ -116,7 +116,7 @@ unknown feature "allalpha": did you mean AllAlpha?`)
 	assert.Empty(t, gates.String())
 }
 
-func TestAFeaturesOwnSettingWins(t *testing.T) {
+func TestFeatureSettingWinsOverGroupSetting(t *testing.T) {
 	for _, sets := range [][]string{{"CrashLoop=true,AllBeta=false"}, {"CrashLoop=true", "AllBeta=false"}, {"AllBeta=false", "CrashLoop=true"}} {
 		gates := newGates("1.4")
 		for _, s := range sets {
@@ -133,7 +133,7 @@ func TestAFeaturesOwnSettingWins(t *testing.T) {
 	assert.True(t, gates.Enabled(CrashLoop))
 }
 
-func TestAFlagWinsOverTheEnvironment(t *testing.T) {
+func TestFlagWinsOverEnvironment(t *testing.T) {
 	t.Setenv("GATES", "Shards=true,OldAPI=false")
 	gates := newGates("1.4")
 	require.NoError(t, gates.SetFromEnv("GATES"))
@@ -145,7 +145,7 @@ func TestAFlagWinsOverTheEnvironment(t *testing.T) {
 	assert.True(t, gates.Enabled(OldAPI))
 }
 
-func TestLockRefusesWhatComesLater(t *testing.T) {
+func TestLockRejectsLaterSettings(t *testing.T) {
 	gates := newGates("1.4")
 	require.NoError(t, gates.Lock())
 	require.NoError(t, gates.Lock())
@@ -155,7 +155,7 @@ func TestLockRefusesWhatComesLater(t *testing.T) {
 	assert.False(t, gates.Enabled(Shards))
 }
 
-func TestALockThatFailsLocksNothing(t *testing.T) {
+func TestFailedLockLocksNothing(t *testing.T) {
 	gates := newGates("1.4")
 	require.NoError(t, gates.Set("Shards=true,CrashLoop=false"))
 	require.Error(t, gates.Lock())
@@ -184,7 +184,7 @@ level=INFO msg="feature gates" version=1.4 features.CrashLoop=true features.OldA
 `, out.String())
 }
 
-func TestAnEmulatedVersionDecidesTheStages(t *testing.T) {
+func TestEmulatedVersionDeterminesStages(t *testing.T) {
 	gates, err := one(t, "1.4", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
 	require.NoError(t, err)
 	assert.EqualError(t, gates.Emulate("1.5"), "featuregate: emulate version 1.5: it is newer than this program, which is version 1.4")
@@ -198,7 +198,7 @@ func TestAnEmulatedVersionDecidesTheStages(t *testing.T) {
 	assert.Equal(t, "1.3.9", gates.Version(), "a refusal changes nothing")
 }
 
-func TestARemovedFeatureStaysRemovedInEmulation(t *testing.T) {
+func TestRemovedFeatureStaysRemovedInEmulation(t *testing.T) {
 	for stage, on := range map[featuregate.Stage]bool{featuregate.Beta: false, featuregate.GA: true} {
 		gates, err := one(t, "1.4", featuregate.Phase{Since: "1.0", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.2", Stage: stage},
 			featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
@@ -214,7 +214,7 @@ func TestARemovedFeatureStaysRemovedInEmulation(t *testing.T) {
 	}
 }
 
-func TestAFeatureThatWasNotDeclaredPanics(t *testing.T) {
+func TestUndeclaredFeaturePanics(t *testing.T) {
 	gates := newGates("1.4")
 	for _, f := range []Feature{-1, 3} {
 		want := fmt.Sprintf("featuregate: no feature %d is declared", f)
@@ -223,7 +223,7 @@ func TestAFeatureThatWasNotDeclaredPanics(t *testing.T) {
 	}
 }
 
-func TestGatesShareNothingWithTheirConfig(t *testing.T) {
+func TestNewCopiesConfig(t *testing.T) {
 	phases := []featuregate.Phase{{Since: "1.0", Stage: featuregate.Alpha}}
 	gates, err := one(t, "1.0", phases...)
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestGatesShareNothingWithTheirConfig(t *testing.T) {
 	require.NoError(t, gates.Set("X=false"))
 }
 
-func TestTheZeroConfigHasNoFeatures(t *testing.T) {
+func TestZeroConfigHasNoFeatures(t *testing.T) {
 	gates, err := featuregate.New(featuregate.Config[Feature]{})
 	require.NoError(t, err)
 	assert.EqualError(t, gates.Set("X=true"), `featuregate: unknown feature "X"`)
@@ -257,7 +257,7 @@ func (f *fatal) end() {
 	}
 }
 
-func TestAnOverrideEndsWithItsTest(t *testing.T) {
+func TestOverrideEndsWithTest(t *testing.T) {
 	gates := newGates("1.4")
 	require.NoError(t, gates.Lock())
 	outer, inner := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestA/sub"}
@@ -272,7 +272,7 @@ func TestAnOverrideEndsWithItsTest(t *testing.T) {
 	assert.Empty(t, outer.failure+inner.failure)
 }
 
-func TestAnOverrideThatDisturbsAnotherTestFails(t *testing.T) {
+func TestConflictingOverridesFail(t *testing.T) {
 	gates := newGates("1.4")
 	a, b := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestAB"}
 	gates.Override(a, CrashLoop, false)
@@ -286,7 +286,7 @@ func TestAnOverrideThatDisturbsAnotherTestFails(t *testing.T) {
 	gates.Override(&fatal{T: t, name: "TestC"}, OldAPI, false)
 }
 
-func TestAnOverrideKeepsToTheRules(t *testing.T) {
+func TestOverrideFollowsTheRules(t *testing.T) {
 	test := &fatal{T: t, name: "Test"}
 	gates := newGates("1.5")
 	gates.Override(test, OldAPI, true)

@@ -66,14 +66,14 @@ func goodHistories(t *testing.T) (good [][]featuregate.Phase) {
 	return good
 }
 
-func TestHistoriesOnlyGoUp(t *testing.T) {
+func TestStagesMayOnlyAdvance(t *testing.T) {
 	t.Parallel()
 	for _, h := range histories(threeVersions, 3) {
 		_ = newTrial(t, threeVersions, oneFeature("", h))
 	}
 }
 
-func TestOneFeatureDoesWhatTheModelPredicts(t *testing.T) {
+func TestOneFeatureMatchesModel(t *testing.T) {
 	t.Parallel()
 	singles := []pair{{"Bee", "true"}, {"Bee", "false"}, {"AllAlpha", "true"}, {"AllAlpha", "false"},
 		{"AllBeta", "true"}, {"AllBeta", "false"}, {"Wasp", "true"}, {"Bee", "maybe"}}
@@ -100,7 +100,7 @@ func TestOneFeatureDoesWhatTheModelPredicts(t *testing.T) {
 	}
 }
 
-func TestTwoFeaturesDoWhatTheModelPredicts(t *testing.T) {
+func TestTwoFeaturesMatchModel(t *testing.T) {
 	t.Parallel()
 	good := goodHistories(t)
 	singles := []pair{{"Bee", "true"}, {"Bee", "false"}, {"Aa", "true"}, {"Aa", "false"},
@@ -147,7 +147,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func TestRandomCallsDoWhatTheModelPredicts(t *testing.T) {
+func TestRandomCallsMatchModel(t *testing.T) {
 	t.Parallel()
 	const sequences, length = 2000, 12
 	versions := []string{"1.0", "1.9", "1.10", "1.10.1", "2.0"}
@@ -255,7 +255,7 @@ func randomCall(r *rand.Rand, m *model, tests map[string]*modelTest) call {
 
 // A setting that is wrong in one place never shows, even for a moment. Whatever a reader sees is whole: All is in order, and
 // Set reads what String returns.
-func TestReadersNeverSeeAWrongSetting(t *testing.T) {
+func TestConcurrentReadersSeeValidSettings(t *testing.T) {
 	t.Parallel()
 	const rounds = 300
 	history := []featuregate.Phase{{Since: "1.1", Stage: featuregate.Alpha}}

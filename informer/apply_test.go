@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestAnObjectThatCannotBeIndexedIsListedAgainUntilItCan(t *testing.T) {
+func TestUnindexableObjectIsRelistedUntilIndexed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := &spy{ListWatcher: newSource()}
 		in := must(informer.New(src, nameOf, informer.Config{
@@ -52,7 +52,7 @@ func TestAnObjectThatCannotBeIndexedIsListedAgainUntilItCan(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatCannotBeIndexedHoldsTheVersionDownHoweverOftenItIsListed(t *testing.T) {
+func TestUnindexableObjectHoldsBackVersionAcrossRelists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}}))
@@ -77,7 +77,7 @@ type minutely struct{ informer.ListWatcher[site] }
 
 func (minutely) BookmarkPeriod() time.Duration { return time.Minute }
 
-func TestStaleIsLongerUnheardThanThat(t *testing.T) {
+func TestStaleMeansNotHeardForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
 		assert.True(t, in.Stale(time.Hour), "it was never heard")
@@ -90,7 +90,7 @@ func TestStaleIsLongerUnheardThanThat(t *testing.T) {
 	})
 }
 
-func TestAHandlerOfEveryEventIsToldOfEachChange(t *testing.T) {
+func TestEveryEventHandlerSeesEachChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -115,7 +115,7 @@ func TestAHandlerOfEveryEventIsToldOfEachChange(t *testing.T) {
 	})
 }
 
-func TestEachHandlerHasItsOwnResync(t *testing.T) {
+func TestEachHandlerHasItsOwnResyncPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
+func TestInvalidEventIsReportedAndRequestedAgain(t *testing.T) {
 	cases := []struct {
 		name string
 		bad  informer.Event[site]
@@ -74,7 +74,7 @@ func TestAnEventThatCannotBeUsedIsReportedAndAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
+func TestPanickingSourceIsReportedAndRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		var crash knob[bool]
@@ -117,7 +117,7 @@ func TestAPanicOfTheSourceIsReportedAndTriedAgain(t *testing.T) {
 	})
 }
 
-func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
+func TestPanickingWatchIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
@@ -133,7 +133,7 @@ func TestAWatchThatPanicsIsTakenUpAgain(t *testing.T) {
 }
 
 // A source of a test fails it, or OnError does.
-func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
+func TestSourceCallingGoexitIsReportedAndRetried(t *testing.T) {
 	for _, reportsExit := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var errs sitetest.Errors
@@ -186,7 +186,7 @@ func TestASourceThatEndsItsGoroutineIsReportedAndReadAgain(t *testing.T) {
 	}
 }
 
-func TestErrorsOfAnEndingContextAreNotReported(t *testing.T) {
+func TestErrorsAfterContextEndsAreNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
 			<-ctx.Done()

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestABackoffWithoutADelayIsABadConfig(t *testing.T) {
+func TestBackoffWithoutDelayIsRejected(t *testing.T) {
 	const want = ", must be positive if another field of Config.Backoff is set"
 	for duration, backoff := range map[string]wait.Backoff{
 		"0s":  {Factor: 2, Cap: time.Minute},
@@ -23,7 +23,7 @@ func TestABackoffWithoutADelayIsABadConfig(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAnInformerThatNewHasNotMadeDoesNotCrashTheProcess(t *testing.T) {
+func TestZeroInformerDoesNotCrash(t *testing.T) {
 	var in informer.Informer[string, site]
 	require.PanicsWithValue(t, "informer: Run called on an Informer that New has not made", func() { _ = in.Run(t.Context()) })
 }

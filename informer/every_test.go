@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T) {
+func TestEveryEventHandlerSeesEachChangePassingFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -38,7 +38,7 @@ func TestAHandlerOfEveryEventIsToldOfEachChangeThatPassesItsFilter(t *testing.T)
 	})
 }
 
-func TestALateHandlerOfEveryEventIsToldOfEachChangeSinceItJoined(t *testing.T) {
+func TestLateEveryEventHandlerSeesEachChangeSinceJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestTheSourceWaitsForACacheThatIsHeldUp(t *testing.T) {
+func TestSourceWaitsForSlowCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 4 * informer.MaxBatch
 		var told atomic.Int32

@@ -16,7 +16,7 @@ import (
 
 func isEven(s site) bool { return s.Rev%2 == 0 }
 
-func TestAnUpdateOutOfAFilterIsADeletion(t *testing.T) {
+func TestUpdateLeavingSourceFilterIsDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 0})
@@ -51,7 +51,7 @@ func TestAnUpdateOutOfAFilterIsADeletion(t *testing.T) {
 	})
 }
 
-func TestADerivedWatchMayBeLeft(t *testing.T) {
+func TestDerivedWatchMayBreak(t *testing.T) {
 	src := newSource()
 	src.Put(site{Name: "a"})
 	src.Put(site{Name: "b"})
@@ -67,7 +67,7 @@ func TestADerivedWatchMayBeLeft(t *testing.T) {
 }
 
 // The informer makes up for what a filter forgets: its handlers are told what a handler with the same filter is told.
-func TestAnInformerOfAFilterIsExact(t *testing.T) {
+func TestFilteredInformerIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
@@ -103,7 +103,7 @@ func TestAnInformerOfAFilterIsExact(t *testing.T) {
 	}
 }
 
-func TestMapMakesOtherObjectsOfTheSameKeys(t *testing.T) {
+func TestMapConvertsObjectsAndKeepsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Life: 1})

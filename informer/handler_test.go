@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) {
+func TestLateHandlerGetsCurrentObjectsThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -37,7 +37,7 @@ func TestALateHandlerGetsThePresentAndThenTheTail(t *testing.T) {
 	})
 }
 
-func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
+func TestHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -59,7 +59,7 @@ func TestOneHandlerAddedTwiceIsTwoHandlers(t *testing.T) {
 	})
 }
 
-func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) {
+func TestHandlerSyncsAfterLastInitialObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -87,7 +87,7 @@ func TestAHandlerHasSyncedWhenItHasReturnedFromEveryInitialObject(t *testing.T) 
 	})
 }
 
-func TestAHandlerHasSyncedWhenItsInitialObjectsAreGone(t *testing.T) {
+func TestHandlerSyncsWhenInitialObjectsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for _, name := range []string{"a", "b", "c"} {
@@ -110,7 +110,7 @@ func TestAHandlerHasSyncedWhenItsInitialObjectsAreGone(t *testing.T) {
 	})
 }
 
-func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
+func TestInitialObjectIsDeliveredInCurrentState(t *testing.T) {
 	for _, c := range []struct {
 		every bool
 		want  []string
@@ -149,7 +149,7 @@ func TestAnInitialObjectIsToldAsItIsWhenItsTurnComes(t *testing.T) {
 	}
 }
 
-func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
+func TestHandlerOfEmptySourceSyncs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		r := newRecorder(t).add(in)
@@ -159,7 +159,7 @@ func TestAHandlerOfAnEmptySourceHasSynced(t *testing.T) {
 	})
 }
 
-func TestAPanicCountsAsDelivered(t *testing.T) {
+func TestPanickingCallCountsAsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		src := newSource()
@@ -207,7 +207,7 @@ func TestAPanicCountsAsDelivered(t *testing.T) {
 	})
 }
 
-func TestABlockedHandlerDelaysNoOther(t *testing.T) {
+func TestBlockedHandlerDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -228,7 +228,7 @@ func TestABlockedHandlerDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) {
+func TestPendingEventsAreBoundedByObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -256,7 +256,7 @@ func TestWhatWaitsIsBoundedByTheNumberOfObjects(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsIsMergedForEachKey(t *testing.T) {
+func TestPendingEventsAreMergedPerKey(t *testing.T) {
 	cases := []struct {
 		name string
 		do   func(put func(), del func())
@@ -298,7 +298,7 @@ func TestWhatWaitsIsMergedForEachKey(t *testing.T) {
 	}
 }
 
-func TestTheDeletionIsToldWithTheStateThatTheSourceGave(t *testing.T) {
+func TestDeletionHasFinalStateFromSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestWaitIdleReturnsWhenAHandlerHasBeenToldOfWhatTheCacheHeld(t *testing.T) {
+func TestWaitIdleReturnsAfterHandlerCatchesUp(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
@@ -58,7 +58,7 @@ func TestWaitIdleReturnsWhenAHandlerHasBeenToldOfWhatTheCacheHeld(t *testing.T) 
 	}
 }
 
-func TestWaitIdleReturnsWhenTheHandlerWillNotBeCalledAnyMore(t *testing.T) {
+func TestWaitIdleReturnsWhenHandlerIsDone(t *testing.T) {
 	blocked := func(t *testing.T) (in *informer.Informer[string, site], reg *informer.Registration) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -112,7 +112,7 @@ func TestWaitIdleReturnsWhenTheHandlerWillNotBeCalledAnyMore(t *testing.T) {
 	})
 }
 
-func TestWaitIdleReturnsBetweenTheStepsOfAnInformer(t *testing.T) {
+func TestWaitIdleReturnsBetweenSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})

@@ -47,7 +47,7 @@ func TestNothingHappensBeforeRun(t *testing.T) {
 	})
 }
 
-func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
+func TestRunWithEndedContextListsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
 			t.Error("List was called")
@@ -59,16 +59,16 @@ func TestARunWhoseContextHasEndedListsNothing(t *testing.T) {
 	})
 }
 
-func TestNameDefaultsToTheTypeOfTheObjects(t *testing.T) {
+func TestNameDefaultsToObjectType(t *testing.T) {
 	assert.Equal(t, "sitetest.Site", must(informer.New(newSource(), nameOf, informer.Config{})).Name())
 	assert.Equal(t, "sites", must(informer.New(newSource(), nameOf, informer.Config{Name: "sites"})).Name())
 }
 
-func TestKeyIsThatOfTheKeyFunction(t *testing.T) {
+func TestKeyCallsKeyFunc(t *testing.T) {
 	assert.Equal(t, "ulm", must(informer.New(newSource(), nameOf, informer.Config{})).Key(site{Name: "ulm"}))
 }
 
-func TestNewWithoutASourceOrAKeyPanics(t *testing.T) {
+func TestNewPanicsWithoutSourceOrKeyFunc(t *testing.T) {
 	assert.Panics(t, func() { must(informer.New(nil, nameOf, informer.Config{})) })
 	assert.Panics(t, func() { must(informer.New[string](newSource(), nil, informer.Config{})) })
 }
@@ -80,7 +80,7 @@ func many(src *informertest.Source[string, site], n, rev int) {
 	}
 }
 
-func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
+func TestHandlersRunAfterCacheHoldsWholeList(t *testing.T) {
 	const n = 2*informer.MaxBatch + 7
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
@@ -129,7 +129,7 @@ func TestNoHandlerIsToldBeforeTheCacheHoldsTheWholeList(t *testing.T) {
 	})
 }
 
-func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) {
+func TestHandlerIsNeverAheadOfCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -151,7 +151,7 @@ func TestAHandlerIsNeverAheadOfTheCache(t *testing.T) {
 	})
 }
 
-func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
+func TestVersionIsLastChangeInCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -171,7 +171,7 @@ func TestVersionIsThatOfTheLastChangeInTheCache(t *testing.T) {
 	})
 }
 
-func TestWhatWaitsForASlowCacheIsAppliedInTheEnd(t *testing.T) {
+func TestSlowCacheEventuallyAppliesPendingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -245,7 +245,7 @@ func TestWaitForVersion(t *testing.T) {
 	})
 }
 
-func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
+func TestLastHeardIsTimeOfLastListEventOrBookmark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -270,7 +270,7 @@ func TestLastHeardIsTheTimeOfTheLastListEventOrBookmark(t *testing.T) {
 	})
 }
 
-func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
+func TestStatsReportProgressOfCacheAndHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -305,7 +305,7 @@ func TestStatsSayHowFarTheCacheAndTheHandlersAre(t *testing.T) {
 	})
 }
 
-func TestStatsCountWhatTheCacheHasYetToApply(t *testing.T) {
+func TestStatsCountPendingForCache(t *testing.T) {
 	src := newSource()
 	src.Put(site{Name: "a"})
 	in := must(informer.New(src, nameOf, informer.Config{}))
@@ -317,7 +317,7 @@ func TestStatsCountWhatTheCacheHasYetToApply(t *testing.T) {
 	assert.Zero(t, in.Stats().Pending)
 }
 
-func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
+func TestOnVersionReportsEveryReachedVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 7})
@@ -384,7 +384,7 @@ func TestOnVersionIsToldOfEveryVersionThatIsReached(t *testing.T) {
 	})
 }
 
-func TestResyncGivesEveryObjectAgain(t *testing.T) {
+func TestResyncRedeliversEveryObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "b", Rev: 1})
@@ -406,7 +406,7 @@ func TestResyncGivesEveryObjectAgain(t *testing.T) {
 	})
 }
 
-func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
+func TestResyncNeverDeliversOldStateAfterNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -427,7 +427,7 @@ func TestResyncNeverGivesAnOldStateAfterANewOne(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatCannotBeIndexedHoldsTheVersionDown(t *testing.T) {
+func TestUnindexableObjectHoldsBackVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		src := newSource()

@@ -68,7 +68,7 @@ func (r *recorder) give(n int) {
 	synctest.Wait()
 }
 
-func TestAHandlerHasSyncedWhenItHasJoinedHoweverManyObjectsThereAre(t *testing.T) {
+func TestHandlerSyncsWithAnyNumberOfInitialObjects(t *testing.T) {
 	const p = informer.PieceSize
 	for _, n := range []int{1, p - 1, p, p + 1, 2 * p, 3*p + 1} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ var revisions = regexp.MustCompile(`\.\d+( \d+)?`)
 
 // While a handler gets the initial objects, there are three rounds of changes to objects that it already got, to objects that are still to
 // come, and of objects that were not there.
-func TestNothingIsLostThatHappensWhileAHandlerIsToldOfWhatThereIs(t *testing.T) {
+func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		every bool
@@ -187,7 +187,7 @@ func TestNothingIsLostThatHappensWhileAHandlerIsToldOfWhatThereIs(t *testing.T) 
 }
 
 // Run may be anywhere when a handler is added, so it is tried often.
-func TestAHandlerJoinsBeforeWhatChangesAfterAddHandlerHasReturned(t *testing.T) {
+func TestHandlerSeesEveryChangeAfterAddHandlerReturns(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		t.Run(fmt.Sprint("every event: ", every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestAHandlerJoinsBeforeWhatChangesAfterAddHandlerHasReturned(t *testing.T) 
 }
 
 // Each handler that joins reads the present objects for itself.
-func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
+func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(3*informer.PieceSize), informer.Config{})
 		blocked := newRecorder(t)
@@ -239,7 +239,7 @@ func TestHandlersThatJoinTogetherDoNotWaitForEachOther(t *testing.T) {
 }
 
 // A handler lets go of what was there when it joined, and is no longer, when it has been told, or ends.
-func TestWhatWasThereWhenAHandlerJoinedIsLetGoOf(t *testing.T) {
+func TestHandlerReleasesItsInitialObjects(t *testing.T) {
 	const n = 3 * informer.PieceSize
 	for name, end := range map[string]func(gate chan struct{}, reg *informer.Registration, stop func()){
 		"when it has been told": func(gate chan struct{}, _ *informer.Registration, _ func()) {

@@ -24,7 +24,7 @@ func unwatched(src *informertest.Source[string, site], changes func()) {
 }
 
 // The handler is busy while the object changes and is deleted, so that it gets both merged, or it is not.
-func TestADeletionIsToldWithTheLastStateThatPassesTheFilter(t *testing.T) {
+func TestDeletionHasLastStatePassingFilter(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		changes func(src *informertest.Source[string, site])

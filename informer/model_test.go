@@ -128,7 +128,7 @@ func (w *world) settle() {
 	<-late.reg.Remove()
 }
 
-func TestTheCacheAndEveryHandlerComeToTheTruth(t *testing.T) {
+func TestCacheAndHandlersConverge(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestAResyncIsToldAsOneUnlessAChangeTakesItsPlace(t *testing.T) {
+func TestResyncIsMarkedUnlessMergedWithChange(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		t.Run(fmt.Sprint("every event ", every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

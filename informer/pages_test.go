@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestAListInPagesIsAppliedAsAWhole(t *testing.T) {
+func TestPagedListIsAppliedAtomically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for i := range 100 {
@@ -86,7 +86,7 @@ func pagesOf(versions ...informer.Version) iter.Seq2[informer.List[site], error]
 	}
 }
 
-func TestPagesThatAreNoListAreRefused(t *testing.T) {
+func TestInvalidPagesAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		pages iter.Seq2[informer.List[site], error]
@@ -127,7 +127,7 @@ func TestPagesThatAreNoListAreRefused(t *testing.T) {
 }
 
 // A page of an older version than what was seen is the end of the list: no other page is asked for.
-func TestAnOldPageEndsTheList(t *testing.T) {
+func TestOlderPageEndsList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		var version knob[informer.Version]
@@ -163,7 +163,7 @@ func TestAnOldPageEndsTheList(t *testing.T) {
 }
 
 // A source that stops when its context ends must not be mistaken for one that has listed everything.
-func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
+func TestPagesEndingWithContextAreIncomplete(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	again := false
 	d := informer.Driver[string, site]{In: must(informer.New(paged{pages: func(call context.Context) iter.Seq2[informer.List[site], error] {
@@ -186,7 +186,7 @@ func TestPagesThatStopWithTheirContextAreNotTheWholeList(t *testing.T) {
 	assert.Len(t, contents(d.In), 1)
 }
 
-func TestDerivedSourcesListByThePagesOfTheirSource(t *testing.T) {
+func TestDerivedSourcesListByPages(t *testing.T) {
 	src := newSource()
 	for i := range 10 {
 		src.Put(site{Name: fmt.Sprint(i), Rev: i})
@@ -223,7 +223,7 @@ func TestDerivedSourcesListByThePagesOfTheirSource(t *testing.T) {
 }
 
 // The slices of a list can be freed once the list is applied, even if one of its objects is still referenced.
-func TestAListIsNotKeptAliveByItsObjects(t *testing.T) {
+func TestListIsNotKeptAliveByItsObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slices knob[[]weak.Pointer[[1000]*site]]
 		page := func() []*site {

@@ -19,7 +19,7 @@ import (
 // exact is the default backoff without chance.
 var exact = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Cap: 30 * time.Second}
 
-func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
+func TestWatchResumesFromLastVersionWithoutList(t *testing.T) {
 	for _, broken := range []error{nil, errOutage} {
 		t.Run(fmt.Sprint(broken), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestAWatchThatEndsGoesOnFromTheLastVersionWithoutAList(t *testing.T) {
 	}
 }
 
-func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
+func TestWatchEndingWithoutEventBacksOff(t *testing.T) {
 	for name, events := range map[string][]informer.Event[site]{
 		"no event":     nil,
 		"an old event": {{Type: informer.Added, Object: site{Name: "a"}, Version: 1}},
@@ -80,7 +80,7 @@ func TestAWatchThatEndsAtOnceWithNothingNewBacksOff(t *testing.T) {
 	}
 }
 
-func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
+func TestWatchEndingAfterEventResumesImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
@@ -98,7 +98,7 @@ func TestAWatchThatEndsAfterSomethingNewGoesOnAtOnce(t *testing.T) {
 	})
 }
 
-func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
+func TestQuietWatchEndingIsNoError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(func(informer.Event[site], error) bool) { time.Sleep(time.Second) }
@@ -112,7 +112,7 @@ func TestAQuietWatchThatEndsIsNoError(t *testing.T) {
 	})
 }
 
-func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
+func TestBackoffGrowsDuringOutageAndResetsAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -149,7 +149,7 @@ func TestBackoffGrowsAsLongAsTheOutageAndStartsAnewAfterIt(t *testing.T) {
 	})
 }
 
-func TestAListThatSucceedsStartsTheBackoffAnew(t *testing.T) {
+func TestSuccessfulListResetsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -167,7 +167,7 @@ func TestAListThatSucceedsStartsTheBackoffAnew(t *testing.T) {
 	})
 }
 
-func TestRunDoesNotSitOutABackoff(t *testing.T) {
+func TestRunEndsDuringBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errOutage)
@@ -180,7 +180,7 @@ func TestRunDoesNotSitOutABackoff(t *testing.T) {
 	})
 }
 
-func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
+func TestExpiredVersionRelistsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		s := &spy{ListWatcher: src}
@@ -212,7 +212,7 @@ func TestAnExpiredVersionListsAgainAtOnce(t *testing.T) {
 	})
 }
 
-func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
+func TestRepeatedlyExpiredVersionBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
@@ -238,7 +238,7 @@ func TestAVersionThatExpiresAgainAndAgainBacksOff(t *testing.T) {
 }
 
 // A source forgets its history faster than an informer can read it: each watch yields one event, and expires.
-func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T) {
+func TestVersionExpiringAfterEachEventBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists knob[int]
 		var errs sitetest.Errors
@@ -270,7 +270,7 @@ func TestAVersionThatExpiresAfterEachEventDoesNotListWithoutAPause(t *testing.T)
 	})
 }
 
-func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
+func TestOccasionallyExpiredVersionRelistsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
 			return func(yield func(informer.Event[site], error) bool) {
@@ -286,7 +286,7 @@ func TestAVersionThatExpiresNowAndThenListsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAListOlderThanWhatWasSeenIsRefused(t *testing.T) {
+func TestOlderListIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		var list knob[informer.List[site]]

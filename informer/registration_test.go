@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
+func TestRemoveWaitsForCallbackAndDropsPendingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for i := range 10 {
@@ -46,7 +46,7 @@ func TestRemoveWaitsForTheCallbackAndForgetsTheRest(t *testing.T) {
 	})
 }
 
-func TestAHandlerRemovedBeforeItJoinedIsNeverCalled(t *testing.T) {
+func TestHandlerRemovedBeforeJoiningIsNeverCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -65,7 +65,7 @@ func TestAHandlerRemovedBeforeItJoinedIsNeverCalled(t *testing.T) {
 	})
 }
 
-func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
+func TestCallbackMayRemoveAndAddOtherHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -85,7 +85,7 @@ func TestACallbackMayRemoveAnotherHandlerAndAddOne(t *testing.T) {
 }
 
 // Run waits for a callback, and takes no more steps.
-func TestAHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
+func TestHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -107,7 +107,7 @@ func TestAHandlerAddedWhileRunEndsIsNeverCalled(t *testing.T) {
 	})
 }
 
-func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
+func TestNoCallbackRunsAfterRunReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		for i := range 10 {
@@ -130,7 +130,7 @@ func TestNoCallbackRunsAfterRunHasReturned(t *testing.T) {
 	})
 }
 
-func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
+func TestUpdateCrossingHandlerFilterIsAddOrDelete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -160,7 +160,7 @@ func TestAnUpdateThatCrossesTheFilterIsAnAddOrADelete(t *testing.T) {
 	})
 }
 
-func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
+func TestFilterComparesWithLastDeliveredState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{}))
@@ -183,7 +183,7 @@ func TestTheFilterSeesWhatTheHandlerWasToldNotWhatItMissed(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheFilterIsANo(t *testing.T) {
+func TestPanickingFilterRejectsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		src := newSource()
@@ -202,7 +202,7 @@ func TestAPanicOfTheFilterIsANo(t *testing.T) {
 	})
 }
 
-func TestAHandlerNeedsNoFunctions(t *testing.T) {
+func TestHandlerNeedsNoFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(err error) { t.Error(err) }}))
@@ -256,8 +256,8 @@ func TestWaitForSync(t *testing.T) {
 	})
 }
 
-// TestHandlersComeAndGoWhileEventsFlow is a stress test for the race detector.
-func TestHandlersComeAndGoWhileEventsFlow(t *testing.T) {
+// TestHandlersAreAddedAndRemovedDuringEvents is a stress test for the race detector.
+func TestHandlersAreAddedAndRemovedDuringEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, rounds, events = 16, 25, 2000
 		src := newSource()

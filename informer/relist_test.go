@@ -31,7 +31,7 @@ func (s *chronicle) outage(changes func()) {
 	synctest.Wait()
 }
 
-func TestANewListTellsOnlyWhatHasChanged(t *testing.T) {
+func TestRelistReportsOnlyChanges(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newChronicle([]string{"a", "b", "c", "d"}, informer.Config{OnError: func(error) {}})
@@ -146,7 +146,7 @@ func checkRelist(t testing.TB, before, after []site) {
 }
 
 // Lists of some hundred objects come in every order: as before, with gaps and insertions of all lengths, in parts, shuffled.
-func TestAListInAnyOrderIsToldAsItsDifferences(t *testing.T) {
+func TestListInAnyOrderIsReportedAsDifferences(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		var before []site
@@ -185,7 +185,7 @@ func TestAListInAnyOrderIsToldAsItsDifferences(t *testing.T) {
 }
 
 // The last objects of each page are new: what is on the next one is found all the same.
-func TestAListIsHeldAgainstTheCacheAcrossItsPages(t *testing.T) {
+func TestListIsComparedWithCacheAcrossPages(t *testing.T) {
 	for _, size := range []int{1, 2, 10, 100} {
 		var cached []string
 		var pages [][]string
@@ -244,7 +244,7 @@ func FuzzRelist(f *testing.F) {
 	})
 }
 
-func TestAListWithAnObjectTwiceLosesNothing(t *testing.T) {
+func TestListWithDuplicateObjectLosesNothing(t *testing.T) {
 	src := &lister[site]{}
 	d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{Logger: quiet}))}
 	a, b, c := site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1}
@@ -296,7 +296,7 @@ type withEqual[T any] struct {
 
 func (w withEqual[T]) Equal(a, b T) bool { return w.equal(a, b) }
 
-func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
+func TestStatesAreComparedByEqualerOrEquality(t *testing.T) {
 	assert.Equal(t, 0, updates(t, plain{"a", "1"}, plain{"a", "1"}), "a plain struct")
 	assert.Equal(t, 1, updates(t, plain{"a", "1"}, plain{"a", "2"}), "a plain struct that has changed")
 	assert.Equal(t, 0, updates(t, [2]int{1, 2}, [2]int{1, 2}), "an array")
@@ -324,7 +324,7 @@ func TestStatesAreTheSameBySourceOrByEquality(t *testing.T) {
 }
 
 // The states differ, and the function of the source panics, or says that they do not.
-func TestAComparisonThatPanicsIsReportedAndTellsTheUpdate(t *testing.T) {
+func TestPanickingEqualIsReportedAndCountsAsUpdate(t *testing.T) {
 	src := &lister[site]{}
 	var errs []error
 	d := &informer.Driver[string, site]{In: must(informer.New(withEqual[site]{src, func(a, b site) bool {
@@ -343,7 +343,7 @@ func TestAComparisonThatPanicsIsReportedAndTellsTheUpdate(t *testing.T) {
 }
 
 // A backup has been restored, and other changes have been made since: what has the same version is another state.
-func TestNothingIsTheSameAfterAReset(t *testing.T) {
+func TestResetReplacesObjectsEvenIfEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 1}}, Version: 1})
@@ -358,7 +358,7 @@ func TestNothingIsTheSameAfterAReset(t *testing.T) {
 	})
 }
 
-func TestAnObjectThatIsAsItWasAgainHoldsTheVersionDownNoMore(t *testing.T) {
+func TestRevertedObjectNoLongerHoldsBackVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})

@@ -92,7 +92,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-func TestACallbackMayRemoveItsOwnHandler(t *testing.T) {
+func TestCallbackMayRemoveItsOwnHandler(t *testing.T) {
 	all := func(site) bool { return true }
 	hold := []string{"add a.1 true", "add b.1 true", "add hold.1 false"}
 	filtered := []string{"filter a.1", "add a.1 true", "filter b.1", "add b.1 true", "filter hold.1", "add hold.1 false"}
@@ -150,7 +150,7 @@ func TestACallbackMayRemoveItsOwnHandler(t *testing.T) {
 	}
 }
 
-func TestARemovalFromElsewhereWaitsForTheCallbackThatHasRemovedItsHandler(t *testing.T) {
+func TestRemoveWaitsForCallbackThatRemovedItsHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -173,7 +173,7 @@ func TestARemovalFromElsewhereWaitsForTheCallbackThatHasRemovedItsHandler(t *tes
 	})
 }
 
-func TestHandlersMayRemoveEachOtherAtTheSameTime(t *testing.T) {
+func TestHandlersMayRemoveEachOtherConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -199,7 +199,7 @@ func TestHandlersMayRemoveEachOtherAtTheSameTime(t *testing.T) {
 	})
 }
 
-func TestACallbackThatHasRemovedItsHandlerMayEndInAnyWay(t *testing.T) {
+func TestCallbackMayPanicOrExitAfterRemovingItsHandler(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func()
 		want string
@@ -229,7 +229,7 @@ func TestACallbackThatHasRemovedItsHandlerMayEndInAnyWay(t *testing.T) {
 }
 
 // OnError is called by the goroutine of the handler that has panicked.
-func TestAHandlerThatPanicsMayBeRemovedByOnError(t *testing.T) {
+func TestOnErrorMayRemovePanickingHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a"})
@@ -250,7 +250,7 @@ func TestAHandlerThatPanicsMayBeRemovedByOnError(t *testing.T) {
 	})
 }
 
-func TestACallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
+func TestCallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
@@ -276,7 +276,7 @@ func TestACallbackMayRemoveItsHandlerWhileRunEnds(t *testing.T) {
 	})
 }
 
-func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
+func TestRemoveOfUnjoinedHandlerReturnsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(newSource(), nameOf, informer.Config{}))
 		before, after := newRecorder(t).add(in), newRecorder(t)
@@ -294,7 +294,7 @@ func TestTheRemovalOfAHandlerThatNeverJoinedIsDoneAtOnce(t *testing.T) {
 }
 
 // Somebody has the registration.
-func TestWhatWaitsForAHandlerIsLetGoOfWhenItIsRemoved(t *testing.T) {
+func TestRemovedHandlerReleasesPendingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(func(s *site) string { return s.Name })
 		in := must(informer.New(src, func(s *site) string { return s.Name }, informer.Config{}))

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestResetTakesAListThatIsOlder(t *testing.T) {
+func TestResetAcceptsOlderList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
@@ -34,7 +34,7 @@ func TestResetTakesAListThatIsOlder(t *testing.T) {
 }
 
 // A source is restored from a backup: its watch expires, and its lists are older than what was seen.
-func TestResetEndsABackoff(t *testing.T) {
+func TestResetEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		var lists knob[int]
@@ -80,7 +80,7 @@ func TestResetEndsABackoff(t *testing.T) {
 	})
 }
 
-func TestResetWhileTheSourceIsDownListsAtOnceAndBacksOffFromTheBeginning(t *testing.T) {
+func TestResetDuringOutageRestartsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := &spy{ListWatcher: newSource()}
 		source := src.ListWatcher.(interface{ Fail(error) })
@@ -105,7 +105,7 @@ func TestResetWhileTheSourceIsDownListsAtOnceAndBacksOffFromTheBeginning(t *test
 }
 
 // The first list that is asked for after Reset is of the old history, because it began before, or hangs.
-func TestResetDuringAList(t *testing.T) {
+func TestResetDuringList(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		hang func(ctx context.Context, release <-chan struct{}) error

@@ -15,7 +15,7 @@ import (
 )
 
 // A resync comes in pieces. Between them an index stops Run, and objects change whose turn was, is, and is to come.
-func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
+func TestResyncInPiecesDeliversCurrentObjects(t *testing.T) {
 	for _, c := range []struct{ every, ends bool }{{}, {every: true}, {ends: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newChronicle(append(numbers(3*informer.PieceSize), "later"), informer.Config{ResyncPeriod: time.Hour})
@@ -89,7 +89,7 @@ func TestAResyncInPiecesGivesEachObjectAsItIs(t *testing.T) {
 }
 
 // It is a resync of three objects, one at a time.
-func TestAResyncThatGoesOnIsNotBegunAgain(t *testing.T) {
+func TestRunningResyncIsNotRestarted(t *testing.T) {
 	w := newSchedule(t)
 	told := make(map[string]int)
 	_, err := w.in.AddHandler(informer.Handler[string, site]{OnUpdate: func(_, s site) { told[s.Name]++ }, EveryEvent: true})

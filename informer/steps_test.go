@@ -42,7 +42,7 @@ func deliverAll(steps informer.Steps) (calls int) {
 	return calls
 }
 
-func TestAStepReadsOneThingAppliesOneAndMakesOneCall(t *testing.T) {
+func TestStepsReadApplyAndDeliverOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, in, steps := stepping(t, informer.Config{})
 		r := newRecorder(t)
@@ -83,7 +83,7 @@ func TestAStepReadsOneThingAppliesOneAndMakesOneCall(t *testing.T) {
 	})
 }
 
-func TestARecreatedObjectIsTwoStepsOfItsHandler(t *testing.T) {
+func TestRecreatedObjectTakesTwoSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, in, steps := stepping(t, informer.Config{})
 		var calls []string
@@ -110,7 +110,7 @@ func TestARecreatedObjectIsTwoStepsOfItsHandler(t *testing.T) {
 	})
 }
 
-func TestReadEndsWithItsContextAndWatchesOn(t *testing.T) {
+func TestReadEndsWithContextAndKeepsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, in, steps := stepping(t, informer.Config{OnError: func(err error) { t.Error(err) }})
 		steps.Read(t.Context())
@@ -135,7 +135,7 @@ func TestReadEndsWithItsContextAndWatchesOn(t *testing.T) {
 	})
 }
 
-func TestReadDoesNotSitOutTheBackoff(t *testing.T) {
+func TestReadSkipsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		src, in, steps := stepping(t, informer.Config{Backoff: wait.Backoff{Duration: time.Hour}, OnError: errs.Add})
@@ -159,7 +159,7 @@ func TestReadDoesNotSitOutTheBackoff(t *testing.T) {
 	})
 }
 
-func TestReadStopsWhenTooMuchWaitsForApply(t *testing.T) {
+func TestReadStopsWhenApplyFallsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, in, steps := stepping(t, informer.Config{})
 		steps.Read(t.Context())
@@ -179,7 +179,7 @@ func TestReadStopsWhenTooMuchWaitsForApply(t *testing.T) {
 	})
 }
 
-func TestAResetIsHeardBetweenTwoReads(t *testing.T) {
+func TestResetTakesEffectBetweenReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src, in, steps := stepping(t, informer.Config{})
 		steps.Read(t.Context())
@@ -195,7 +195,7 @@ func TestAResetIsHeardBetweenTwoReads(t *testing.T) {
 	})
 }
 
-func TestApplyResyncsWhenTheTimeHasCome(t *testing.T) {
+func TestApplyResyncsWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, steps := stepping(t, informer.Config{ResyncPeriod: time.Hour})
 		updates := 0
@@ -214,7 +214,7 @@ func TestApplyResyncsWhenTheTimeHasCome(t *testing.T) {
 	})
 }
 
-func TestApplyAsksForAListAfterAnObjectCouldNotBeApplied(t *testing.T) {
+func TestFailedApplyTriggersRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, steps := stepping(t, informer.Config{Backoff: wait.Backoff{Duration: time.Minute}, OnError: func(error) {}})
 		broken := true
@@ -238,7 +238,7 @@ func TestApplyAsksForAListAfterAnObjectCouldNotBeApplied(t *testing.T) {
 	})
 }
 
-func TestACallThatPanicsIsAStep(t *testing.T) {
+func TestPanickingCallIsOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		_, in, steps := stepping(t, informer.Config{OnError: errs.Add})
@@ -254,7 +254,7 @@ func TestACallThatPanicsIsAStep(t *testing.T) {
 	})
 }
 
-func TestRemoveWaitsForADeliverOnly(t *testing.T) {
+func TestRemoveWaitsOnlyForDeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, steps := stepping(t, informer.Config{})
 		release := make(chan struct{})
@@ -285,7 +285,7 @@ func TestRemoveWaitsForADeliverOnly(t *testing.T) {
 	})
 }
 
-func TestStepsTakeThePlaceOfRun(t *testing.T) {
+func TestStepsReplaceRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, in, _ := stepping(t, informer.Config{})
 		require.ErrorIs(t, in.Run(t.Context()), informer.ErrRunning)
@@ -312,7 +312,7 @@ func TestStepsTakeThePlaceOfRun(t *testing.T) {
 	})
 }
 
-func TestDeliverRefusesTheHandlerOfAnother(t *testing.T) {
+func TestDeliverRejectsHandlerOfAnotherInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, steps := stepping(t, informer.Config{})
 		other := must(informer.New(newSource(), nameOf, informer.Config{}))

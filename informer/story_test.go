@@ -79,7 +79,7 @@ func tell(t *testing.T, lines []step, gaps bool) (told bool) {
 	return told
 }
 
-func TestEveryShortStoryEndsInTheTruth(t *testing.T) {
+func TestEveryShortStoryConverges(t *testing.T) {
 	length := 4
 	if os.Getenv("SCHEDULE_DEPTH") != "" {
 		length = 5

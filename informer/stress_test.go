@@ -71,10 +71,10 @@ func (c *chain) handler() informer.Handler[string, site] {
 	}
 }
 
-// TestHandlersOfEveryMoodFollowALongHistory is for the race detector: eight goroutines add and remove handlers, some slow and
+// TestHandlersOfEveryKindFollowLongHistory is for the race detector: eight goroutines add and remove handlers, some slow and
 // some that panic, while a source tells of 20,000 changes of 200 objects, and of INFORMER_EVENTS in the long form. Whatever
 // joins when, and however it behaves, is told of each key in one unbroken chain, and knows in the end what the cache holds.
-func TestHandlersOfEveryMoodFollowALongHistory(t *testing.T) {
+func TestHandlersOfEveryKindFollowLongHistory(t *testing.T) {
 	const goroutines, keys = 8, 200
 	events := 20_000
 	if testing.Short() {

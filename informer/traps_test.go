@@ -30,7 +30,7 @@ func (w *witness) Helper()           {}
 func (w *witness) Cleanup(func())    {}
 func (w *witness) Error(args ...any) { w.errors = append(w.errors, fmt.Sprint(args...)) }
 
-func TestAnObjectThatAHandlerChangesIsFound(t *testing.T) {
+func TestMutationByHandlerIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(func(s *site) string { return s.Name })
 		src.Put(&site{Name: "a", Rev: 1})
@@ -57,7 +57,7 @@ func TestAnObjectThatAHandlerChangesIsFound(t *testing.T) {
 	})
 }
 
-func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
+func TestEveryWatchIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		s := &spy{ListWatcher: src}
@@ -92,7 +92,7 @@ func TestNoWatchIsLeftOpenHoweverItEnds(t *testing.T) {
 	})
 }
 
-func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
+func TestHangingListIsStaleAndEndsWithResetOrRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hanging, ended knob[int]
 		in := must(informer.New(scripted{list: func(ctx context.Context) (informer.List[site], error) {
@@ -114,7 +114,7 @@ func TestAListThatHangsIsStaleAndEndsWithResetOrRun(t *testing.T) {
 
 // A change of two objects is one version of the source. Only the last of its events has that version, so a watch that breaks
 // in between does not skip the other one.
-func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
+func TestVersionSharedByEventsIsReachedWithLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		in := must(informer.New(scripted{list: empty, watch: func(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
@@ -141,7 +141,7 @@ func TestAVersionOfTwoEventsIsReachedWithTheSecond(t *testing.T) {
 
 // A stress test for the race detector: whatever a handler is about to do when Run ends, nothing hangs and nothing is called
 // after.
-func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
+func TestHandlersAreAddedAndRemovedWhileRunEnds(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
@@ -178,7 +178,7 @@ func TestHandlersComeAndGoWhileRunEnds(t *testing.T) {
 }
 
 // The handler is called for the first object, and others wait, when it is removed.
-func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
+func TestHandlerRemovedWhileJoiningReleasesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(2*informer.PieceSize), informer.Config{})
 		other := newRecorder(t).add(s.in)
@@ -214,7 +214,7 @@ func TestAHandlerThatIsRemovedWhileItJoinsLetsGoOfEverything(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatEndsItsGoroutineIsReportedAndLetGo(t *testing.T) {
+func TestHandlerCallingGoexitIsReportedAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
 		src := newSource()

@@ -29,7 +29,7 @@ func (halfRead) Watch(context.Context, informer.Version) iter.Seq2[informer.Even
 	return nil
 }
 
-func TestWhatASourceCannotReadIsHandedOnByWhatIsMadeOfIt(t *testing.T) {
+func TestDerivedSourcesPassUnreadKeysOn(t *testing.T) {
 	for name, src := range map[string]informer.ListWatcher[int]{
 		"itself": halfRead{},
 		"filter": informer.Filter[int](halfRead{}, func(int) bool { return true }),
@@ -45,7 +45,7 @@ func TestWhatASourceCannotReadIsHandedOnByWhatIsMadeOfIt(t *testing.T) {
 	assert.Equal(t, []int{3, 5}, l.Unread, "nobody knows whether they pass")
 }
 
-func TestPagesThatAreCollectedAreNotWrittenTo(t *testing.T) {
+func TestCollectDoesNotWriteToPages(t *testing.T) {
 	room := []int{1, 2, 99}
 	l, err := informer.Collect(func(yield func(informer.List[int], error) bool) {
 		_ = yield(informer.List[int]{Items: room[:2]}, nil) && yield(informer.List[int]{Items: []int{3}}, nil)

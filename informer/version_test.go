@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestTheVersionDoesNotGoBack(t *testing.T) {
+func TestVersionNeverDecreases(t *testing.T) {
 	in := must(informer.New(newSource(), nameOf, informer.Config{}))
 	for _, v := range []informer.Version{5, 3, 5, 0} {
 		informer.Reach(in, v)
@@ -107,7 +107,7 @@ func (p *past) check() string {
 	return ""
 }
 
-func TestTheVersionIsTrueWhateverCannotBeApplied(t *testing.T) {
+func TestVersionIsCorrectDespiteFailedApplies(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
 			p := newPast(seed)

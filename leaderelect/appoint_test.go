@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestAnAppointedLeaderLeadsUntilItIsDeposed(t *testing.T) {
+func TestAppointLeadsUntilDeposed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		work, depose := leaderelect.Appoint(ctx, "shop", 7)
@@ -42,7 +42,7 @@ func TestAnAppointedLeaderLeadsUntilItIsDeposed(t *testing.T) {
 	})
 }
 
-func TestADeposedLeaderIsToldByItsContext(t *testing.T) {
+func TestDeposedLeadersContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, depose := leaderelect.Appoint(t.Context(), "shop", 7)
 		depose(leaderelect.ErrLeaseExpired)

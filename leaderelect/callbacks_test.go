@@ -44,7 +44,7 @@ func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
 	})
 }
 
-func TestWhatACallbackDoesToALeaderChangesNothing(t *testing.T) {
+func TestCallbackMutationsOfLeaderHaveNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
@@ -67,7 +67,7 @@ func TestWhatACallbackDoesToALeaderChangesNothing(t *testing.T) {
 	})
 }
 
-func TestAnotherLeaderOfTheSameTermIsReported(t *testing.T) {
+func TestOtherLeaderOfSameTermIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -84,7 +84,7 @@ func TestAnotherLeaderOfTheSameTermIsReported(t *testing.T) {
 	})
 }
 
-func TestASlowOnNewLeaderSkipsLeadersOfThePast(t *testing.T) {
+func TestSlowOnNewLeaderSkipsFormerLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -109,7 +109,7 @@ func TestASlowOnNewLeaderSkipsLeadersOfThePast(t *testing.T) {
 	})
 }
 
-func TestAnOnNewLeaderThatHangsDoesNotKeepTheWorkFromBeginning(t *testing.T) {
+func TestHangingOnNewLeaderDoesNotDelayWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -125,7 +125,7 @@ func TestAnOnNewLeaderThatHangsDoesNotKeepTheWorkFromBeginning(t *testing.T) {
 	})
 }
 
-func TestALeadershipWhoseWorkDoesNotBeginOrDoesNotEndIsReported(t *testing.T) {
+func TestWorkThatNeverStartsOrEndsIsReported(t *testing.T) {
 	for want, change := range map[string]func(cfg *leaderelect.Config, hang func()){
 		"has not begun its work for": func(cfg *leaderelect.Config, hang func()) {
 			cfg.Hooks.StartedLeading = func(uint64) { hang() }
@@ -168,7 +168,7 @@ func TestALeadershipWhoseWorkDoesNotBeginOrDoesNotEndIsReported(t *testing.T) {
 	}
 }
 
-func TestTheLeaseIsRenewedUntilOnStoppedLeadingReturns(t *testing.T) {
+func TestLeaseIsRenewedUntilOnStoppedLeadingReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var inside, released time.Duration
@@ -190,7 +190,7 @@ func TestTheLeaseIsRenewedUntilOnStoppedLeadingReturns(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsLostInOnStoppedLeadingIsReported(t *testing.T) {
+func TestLeaseLostInOnStoppedLeadingIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
@@ -210,7 +210,7 @@ func TestALeaseThatIsLostInOnStoppedLeadingIsReported(t *testing.T) {
 	})
 }
 
-func TestAPanicInAHookOrInRandEndsNothing(t *testing.T) {
+func TestPanicInHookOrRandIsContained(t *testing.T) {
 	for how, fail := range map[string]func(){"panic": func() { panic("on purpose") }, "Goexit": runtime.Goexit} {
 		for where, change := range map[string]func(*leaderelect.Config){
 			"StartedLeading": func(cfg *leaderelect.Config) { cfg.Hooks.StartedLeading = func(uint64) { fail() } },
@@ -238,7 +238,7 @@ func TestAPanicInAHookOrInRandEndsNothing(t *testing.T) {
 	}
 }
 
-func TestARandOutOfItsRangeIsNotUsed(t *testing.T) {
+func TestRandOutOfRangeIsIgnored(t *testing.T) {
 	for _, r := range []float64{-1, 1, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -273,7 +273,7 @@ func (crashing) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-func TestAPanicThatLeavesRunLeavesNoWorkBehind(t *testing.T) {
+func TestPanicOutOfRunLeavesNoWorkBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "update", 1, lostRequest, 0)
@@ -293,7 +293,7 @@ func TestAPanicThatLeavesRunLeavesNoWorkBehind(t *testing.T) {
 	})
 }
 
-func TestAPanicInAnyCallbackIsCaptured(t *testing.T) {
+func TestPanicInAnyCallbackIsCaptured(t *testing.T) {
 	crash := func() { panic("on purpose") }
 	for how, fail := range map[string]func(){"panic": crash, "Goexit": runtime.Goexit} {
 		for where, change := range map[string]func(*leaderelect.Config){

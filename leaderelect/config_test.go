@@ -25,7 +25,7 @@ func valid() leaderelect.Config {
 	}
 }
 
-func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
+func TestConfigErrorsNameTheField(t *testing.T) {
 	for want, change := range map[string]func(*leaderelect.Config){
 		"Store is required":            func(c *leaderelect.Config) { c.Store = nil },
 		"Key is required":              func(c *leaderelect.Config) { c.Key = "" },
@@ -64,7 +64,7 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 	}
 }
 
-func TestEveryFieldThatDoesNotFitIsNamed(t *testing.T) {
+func TestEveryInvalidFieldIsNamed(t *testing.T) {
 	_, err := leaderelect.New(leaderelect.Config{RequestTimeout: -1})
 	for _, field := range []string{"Store", "Key", "OnStartedLeading", "RequestTimeout"} {
 		require.ErrorContains(t, err, "Config."+field+" ")
@@ -72,7 +72,7 @@ func TestEveryFieldThatDoesNotFitIsNamed(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(err.Error(), "Config."))
 }
 
-func TestAConfigThatJustFitsIsTaken(t *testing.T) {
+func TestConfigAtItsBoundsIsAccepted(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){
 		"the defaults":     func(*leaderelect.Config) {},
 		"a short lease":    func(c *leaderelect.Config) { c.LeaseDuration = 100 * time.Millisecond },
@@ -93,7 +93,7 @@ func TestAConfigThatJustFitsIsTaken(t *testing.T) {
 	}
 }
 
-func TestTheDefaultsAreThoseOfClientGo(t *testing.T) {
+func TestDefaultsMatchClientGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var calls []time.Duration

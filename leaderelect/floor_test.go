@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-func TestTermsGrowThoughTheRecordWasDeletedAndNobodyRemembers(t *testing.T) {
+func TestTermsGrowAfterRecordIsDeleted(t *testing.T) {
 	for what, faults := range map[string]memlease.Faults{
 		"":                          {},
 		"the reply was lost":        {After: once("create")},
@@ -69,7 +69,7 @@ func once(op string) func(context.Context, memlease.Call) error {
 	}
 }
 
-func TestABackendWithoutAFloorBeginsWithTermOneAgain(t *testing.T) {
+func TestBackendWithoutFloorRestartsAtTermOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)

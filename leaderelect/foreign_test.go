@@ -17,7 +17,7 @@ import (
 
 // Records that no elector has written, and results that no good store returns.
 
-func TestAHolderIsWaitedForWhateverElseItsRecordSays(t *testing.T) {
+func TestFollowerWaitsForHolderRegardlessOfPreferred(t *testing.T) {
 	for _, preferred := range []string{"a", "y"} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -32,7 +32,7 @@ func TestAHolderIsWaitedForWhateverElseItsRecordSays(t *testing.T) {
 	}
 }
 
-func TestJSONThatIsNotARecordIsNotAFreeLease(t *testing.T) {
+func TestInvalidJSONRecordIsNotAFreeLease(t *testing.T) {
 	for pick := range scribbles {
 		t.Run(string(scribbles[pick]([]byte(`{"holder":"a"}`))), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestJSONThatIsNotARecordIsNotAFreeLease(t *testing.T) {
 	}
 }
 
-func TestAfterTheLastTermThereIsNoOther(t *testing.T) {
+func TestNoTermFollowsMaxUint64(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(record{Incarnation: "x", Term: math.MaxUint64 - 1, Renewal: 1})
@@ -76,7 +76,7 @@ func TestAfterTheLastTermThereIsNoOther(t *testing.T) {
 	})
 }
 
-func TestAPanicOfAStoreIsACallWithoutAClearReply(t *testing.T) {
+func TestPanickingStoreCallIsAmbiguous(t *testing.T) {
 	for _, op := range []string{"get", "create", "update"} {
 		for _, late := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {

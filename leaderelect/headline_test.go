@@ -15,7 +15,7 @@ import (
 // These are the cases in which client-go has two leaders. Each test fails if two electors work at the same time, because world
 // checks that.
 
-func TestABlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
+func TestBlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 	for _, when := range []time.Duration{0, retry / 2, retry, 2*retry + latency} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -38,7 +38,7 @@ func TestABlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 	}
 }
 
-func TestASlowReplyAndThenAPartitionHasOneLeader(t *testing.T) {
+func TestSlowReplyThenPartitionHasOneLeader(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second, 4900 * time.Millisecond, 7900 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -70,7 +70,7 @@ func TestASlowReplyAndThenAPartitionHasOneLeader(t *testing.T) {
 	}
 }
 
-func TestAReleaseNeverTouchesTheLeaseOfASuccessor(t *testing.T) {
+func TestReleaseNeverTouchesSuccessorsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -91,7 +91,7 @@ func TestAReleaseNeverTouchesTheLeaseOfASuccessor(t *testing.T) {
 	})
 }
 
-func TestAReleaseThatArrivesLateDoesNotTouchTheLeaseOfASuccessor(t *testing.T) {
+func TestLateReleaseDoesNotTouchSuccessorsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -116,7 +116,7 @@ func TestAReleaseThatArrivesLateDoesNotTouchTheLeaseOfASuccessor(t *testing.T) {
 	})
 }
 
-func TestADrainOfEightSecondsKeepsTheLease(t *testing.T) {
+func TestDrainOfEightSecondsKeepsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -145,7 +145,7 @@ func TestADrainOfEightSecondsKeepsTheLease(t *testing.T) {
 	})
 }
 
-func TestTwoOfOneIdentityNeverBothLead(t *testing.T) {
+func TestSameIdentityNeverLeadsTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		same := func(cfg *leaderelect.Config) { cfg.Identity = "pod-0" }

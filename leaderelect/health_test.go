@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestAStoreThatCanNeverWorkIsReportedAndAnOutageIsNot(t *testing.T) {
+func TestPermanentStoreErrorIsReturnedButOutageIsNot(t *testing.T) {
 	for what, c := range map[string]struct {
 		broken func(c call, at time.Duration) bool
 		check  string // "" is nil
@@ -62,7 +62,7 @@ func TestAStoreThatCanNeverWorkIsReportedAndAnOutageIsNot(t *testing.T) {
 	}
 }
 
-func TestAStoreThatRefusesWritesIsNoneOfAFollowersBusiness(t *testing.T) {
+func TestFollowerIgnoresEarlierWriteErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -79,7 +79,7 @@ func TestAStoreThatRefusesWritesIsNoneOfAFollowersBusiness(t *testing.T) {
 	})
 }
 
-func TestACallThatTheCallerGaveUpIsNoFailureOfTheStore(t *testing.T) {
+func TestCanceledCallIsNoStoreFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "get", 1, stall, 0)
@@ -93,7 +93,7 @@ func TestACallThatTheCallerGaveUpIsNoFailureOfTheStore(t *testing.T) {
 	})
 }
 
-func TestAClaimThatHasConflictedLeavesNothingToFindOut(t *testing.T) {
+func TestConflictingClaimNeedsNoResolution(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "create", 1, falseConflict, 0)

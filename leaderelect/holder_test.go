@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-func TestTheHolderIsTheOneThatLeads(t *testing.T) {
+func TestHolderReturnsLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		_, err := leaderelect.Holder(t.Context(), leases, "lease")

@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestHooksTellOfTermsAndCalls(t *testing.T) {
+func TestHooksReportTermsAndCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var mu sync.Mutex
@@ -58,7 +58,7 @@ func TestHooksTellOfTermsAndCalls(t *testing.T) {
 	})
 }
 
-func TestATermThatWasResignedBeforeItsWorkBeganIsNotTold(t *testing.T) {
+func TestTermResignedBeforeWorkIsNotReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "create", 1, slowReply, time.Second)
@@ -77,7 +77,7 @@ func TestATermThatWasResignedBeforeItsWorkBeganIsNotTold(t *testing.T) {
 	})
 }
 
-func TestStatsTellWhatHasHappened(t *testing.T) {
+func TestStatsCountEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", watched)
@@ -104,7 +104,7 @@ func TestStatsTellWhatHasHappened(t *testing.T) {
 // exitVariable makes this test binary a process whose work outlives its lease.
 const exitVariable = "LEADERELECT_TEST_EXIT"
 
-func TestExitOnOverrunEndsTheProcess(t *testing.T) {
+func TestExitOnOverrunEndsProcess(t *testing.T) {
 	if os.Getenv(exitVariable) != "" {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -118,7 +118,7 @@ func TestExitOnOverrunEndsTheProcess(t *testing.T) {
 		})
 	}
 	t.Parallel()
-	child := exec.Command(os.Args[0], "-test.run=^TestExitOnOverrunEndsTheProcess$")
+	child := exec.Command(os.Args[0], "-test.run=^TestExitOnOverrunEndsProcess$")
 	child.Env = append(os.Environ(), exitVariable+"=1")
 	var log bytes.Buffer
 	child.Stderr = &log

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestAnElectorRunsOnceAtATimeAndAgainAfterwards(t *testing.T) {
+func TestElectorRunsOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -32,7 +32,7 @@ func TestAnElectorRunsOnceAtATimeAndAgainAfterwards(t *testing.T) {
 	})
 }
 
-func TestAFollowerStopsAtOnceWhenTheCallerCancels(t *testing.T) {
+func TestFollowerStopsImmediatelyOnCancel(t *testing.T) {
 	for _, f := range []fault{none, stall} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -64,7 +64,7 @@ func TestRunCompetesAgainAfterEveryLoss(t *testing.T) {
 	})
 }
 
-func TestWorkThatReturnsByItselfGivesOthersAChance(t *testing.T) {
+func TestWorkReturningByItselfGivesOthersAChance(t *testing.T) {
 	for what, c := range map[string]struct {
 		work work
 		want error
@@ -163,7 +163,7 @@ func failing(ctx context.Context, _ *leaderelect.Leadership) error {
 	return errExpected
 }
 
-func TestTheContextOfTheWorkEndsWithItsCauseAndItsValues(t *testing.T) {
+func TestWorkContextHasCauseAndValues(t *testing.T) {
 	type valueKey struct{}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -196,7 +196,7 @@ func TestTheContextOfTheWorkEndsWithItsCauseAndItsValues(t *testing.T) {
 	})
 }
 
-func TestALostLeaseEndsTheContextOfTheWork(t *testing.T) {
+func TestLostLeaseEndsWorkContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -215,7 +215,7 @@ func TestALostLeaseEndsTheContextOfTheWork(t *testing.T) {
 	})
 }
 
-func TestWhatTheWorkLeavesBehindIsToldToStopBeforeTheRelease(t *testing.T) {
+func TestLeftoverWorkIsStoppedBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var stopped func()
@@ -254,7 +254,7 @@ func TestWhatTheWorkLeavesBehindIsToldToStopBeforeTheRelease(t *testing.T) {
 	})
 }
 
-func TestAStoreThatNeverReturnsIsReportedAndBounded(t *testing.T) {
+func TestHangingStoreIsReportedAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = func(c call) (fault, time.Duration) {
@@ -285,7 +285,7 @@ func TestAStoreThatNeverReturnsIsReportedAndBounded(t *testing.T) {
 }
 
 // How soon a call notices the end of its context depends on the machine and the driver, and not on the lease.
-func TestACallThatReturnsLateIsNotStuckHoweverShortTheLease(t *testing.T) {
+func TestLateCallIsNotStuckWithShortLease(t *testing.T) {
 	for what, late := range map[string]time.Duration{"late": grace, "too late": grace + time.Second} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func (l lateUpdate) Update(ctx context.Context, e leaderelect.Entry) (leaderelec
 	return leaderelect.Entry{}, ctx.Err()
 }
 
-func TestAStoreThatEndsItsGoroutineIsAnError(t *testing.T) {
+func TestStoreCallingGoexitIsAnError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Store = quitter{} })

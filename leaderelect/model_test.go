@@ -177,7 +177,7 @@ const (
 	chrony = (1 + slew) / (1 - slew)
 )
 
-func TestOneLeaderWhileClocksKeepToTheSkewAndTwoIfNot(t *testing.T) {
+func TestClockSkewBoundDecidesBetweenOneAndTwoLeaders(t *testing.T) {
 	t.Parallel()
 	for slow, want := range map[float64]bool{0.99: true, 1: true, chrony: true, 1.1999: true, 1.25: false} {
 		violations := 0

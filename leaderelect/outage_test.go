@@ -35,7 +35,7 @@ func losses(t *testing.T, f fault, timeout, length time.Duration, outages int) (
 	return lost
 }
 
-func TestALeaderSurvivesAnOutageOfThreeQuartersOfRenewDeadlineWheneverItBegins(t *testing.T) {
+func TestLeaderSurvivesOutageOfThreeQuartersOfRenewDeadline(t *testing.T) {
 	t.Parallel()
 	outages := effort(12, 100)
 	for _, f := range []fault{stall, hang, stallLate, hangLate, lostRequest, lostReply} {

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestWorkThatOverrunsIsReportedAndHoldsUpTheNextCampaign(t *testing.T) {
+func TestOverrunIsReportedAndDelaysNextCampaign(t *testing.T) {
 	for what, c := range map[string]struct {
 		lose  func(w *world)
 		lost  time.Duration // when
@@ -63,7 +63,7 @@ func TestWorkThatOverrunsIsReportedAndHoldsUpTheNextCampaign(t *testing.T) {
 	}
 }
 
-func TestADrainThatTakesTooLongOverrunsOnlyWhenTheLeaseIsOver(t *testing.T) {
+func TestSlowDrainOverrunsOnlyAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		var overrun time.Duration
@@ -81,7 +81,7 @@ func TestADrainThatTakesTooLongOverrunsOnlyWhenTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-func TestADrainEndsAfterThirtySecondsIfNothingElseIsSaid(t *testing.T) {
+func TestDrainTimeoutDefaultsToThirtySeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -98,7 +98,7 @@ func TestADrainEndsAfterThirtySecondsIfNothingElseIsSaid(t *testing.T) {
 	})
 }
 
-func TestWorkThatStopsInTimeDoesNotOverrun(t *testing.T) {
+func TestWorkStoppingInTimeDoesNotOverrun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
@@ -114,7 +114,7 @@ func TestWorkThatStopsInTimeDoesNotOverrun(t *testing.T) {
 	})
 }
 
-func TestWorkThatHasReturnedInTimeDoesNotOverrunWhenNobodyHadTimeToLook(t *testing.T) {
+func TestWorkReturningInTimeDoesNotOverrunEvenIfSeenLate(t *testing.T) {
 	for range 60 { // of two events at the same time, select takes either
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -140,7 +140,7 @@ func TestWorkThatHasReturnedInTimeDoesNotOverrunWhenNobodyHadTimeToLook(t *testi
 	}
 }
 
-func TestAnOverrunThatNobodyAsksForIsLogged(t *testing.T) {
+func TestOverrunWithoutCallbackIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestALeaderThatWasStoppedDoesNothingWhenItGoesOn(t *testing.T) {
+func TestSuspendedLeaderDoesNothingOnResume(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestALeaderThatWasStoppedDoesNothingWhenItGoesOn(t *testing.T) {
 	}
 }
 
-func TestOddConfigurationsAreRefusedOrHaveOneLeader(t *testing.T) {
+func TestOddConfigsAreRejectedOrHaveOneLeader(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		lease, renew, retry time.Duration

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestAReleaseLeavesATombstoneOfTheSameTerm(t *testing.T) {
+func TestReleaseLeavesTombstoneOfSameTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -36,7 +36,7 @@ func TestAReleaseLeavesATombstoneOfTheSameTerm(t *testing.T) {
 	})
 }
 
-func TestWithoutReleaseOnCancelTheLeaseStays(t *testing.T) {
+func TestLeaseStaysWithoutReleaseOnCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
@@ -56,7 +56,7 @@ func TestWithoutReleaseOnCancelTheLeaseStays(t *testing.T) {
 	})
 }
 
-func TestARelease(t *testing.T) {
+func TestRelease(t *testing.T) {
 	for what, c := range map[string]struct {
 		fault    fault
 		d        time.Duration
@@ -93,7 +93,7 @@ func TestARelease(t *testing.T) {
 	}
 }
 
-func TestAReleaseFindsWhatALastRenewalWithoutAReplyHasLeft(t *testing.T) {
+func TestReleaseResolvesAmbiguousLastRenewal(t *testing.T) {
 	for range 10 { // when the renewal has failed, the next is due and the work has returned: whatever is seen first
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -116,7 +116,7 @@ func TestAReleaseFindsWhatALastRenewalWithoutAReplyHasLeft(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsLostIsNotReleased(t *testing.T) {
+func TestLostLeaseIsNotReleased(t *testing.T) {
 	for what, lose := range map[string]func(w *world){
 		"expired": func(w *world) { w.cut("a", renew+retry) },
 		"taken": func(w *world) {
@@ -143,7 +143,7 @@ func TestALeaseThatIsLostIsNotReleased(t *testing.T) {
 	}
 }
 
-func TestAClaimThatIsUnderWayWhenTheCallerCancelsIsReleased(t *testing.T) {
+func TestClaimInFlightAtCancelIsReleased(t *testing.T) {
 	for what, f := range map[string]fault{"with a slow reply": slowReply, "without a reply": stallLate, "with a reply that is lost": lostReply} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestAClaimThatIsUnderWayWhenTheCallerCancelsIsReleased(t *testing.T) {
 	}
 }
 
-func TestATermWhoseReleaseIsUnderWayIsNotLed(t *testing.T) {
+func TestNoLeaderDuringRelease(t *testing.T) {
 	// The claim of a happens without a reply; a is canceled, and releases what it may have; the tombstone takes its
 	// time; and a starts again. If it led the term of its claim, the tombstone would free the lease under its feet.
 	synctest.Test(t, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestATermWhoseReleaseIsUnderWayIsNotLed(t *testing.T) {
 	})
 }
 
-func TestTheWorkDrainsWhileTheLeaseIsRenewedAndOnlyThenIsReleased(t *testing.T) {
+func TestLeaseIsRenewedDuringDrainAndReleasedAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", unhurried)
@@ -221,7 +221,7 @@ func TestTheWorkDrainsWhileTheLeaseIsRenewedAndOnlyThenIsReleased(t *testing.T) 
 	})
 }
 
-func TestADrainThatTakesTooLongEndsTheLeadershipEvenIfTheStoreHangs(t *testing.T) {
+func TestDrainTimeoutEndsLeadershipEvenIfStoreHangs(t *testing.T) {
 	for _, f := range []fault{none, stall, hang} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -252,7 +252,7 @@ func TestADrainThatTakesTooLongEndsTheLeadershipEvenIfTheStoreHangs(t *testing.T
 	}
 }
 
-func TestALeaseThatIsLostWhileTheWorkDrainsEndsTheDrain(t *testing.T) {
+func TestLeaseLostDuringDrainEndsDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -270,7 +270,7 @@ func TestALeaseThatIsLostWhileTheWorkDrainsEndsTheDrain(t *testing.T) {
 	})
 }
 
-func TestAClaimThatABackupBringsBackIsNotReleasedAndItsTermsAreNotForgotten(t *testing.T) {
+func TestClaimRestoredFromBackupIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "create", 1, cutAfter, 20*time.Second)

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestALeaderThatResignsDrainsReleasesAndStaysOut(t *testing.T) {
+func TestResigningLeaderDrainsReleasesAndStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel, cfg.DrainTimeout = false, -1 })
@@ -47,7 +47,7 @@ func TestALeaderThatResignsDrainsReleasesAndStaysOut(t *testing.T) {
 	})
 }
 
-func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
+func TestResigningLeaderLeavesOthersAChance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -63,7 +63,7 @@ func TestOneThatResignsLeavesOthersAChance(t *testing.T) {
 	})
 }
 
-func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T) {
+func TestResignDuringClaimReleasesWithoutWork(t *testing.T) {
 	handOver := func(t *testing.T, a *party) { require.NoError(t, a.HandOver(t.Context(), "b")) }
 	revoke := func(_ *testing.T, a *party) { a.Revoke("b") }
 	for name, c := range map[string]struct {
@@ -103,7 +103,7 @@ func TestOneThatResignsWhileItClaimsTheLeaseGivesItBackWithoutWork(t *testing.T)
 	}
 }
 
-func TestOneThatDoesNotLeadJustStaysOut(t *testing.T) {
+func TestResignOfFollowerStaysOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -118,7 +118,7 @@ func TestOneThatDoesNotLeadJustStaysOut(t *testing.T) {
 	})
 }
 
-func TestAResignationThatIsGivenUpGoesOn(t *testing.T) {
+func TestResignContinuesAfterCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", unhurried)
@@ -137,7 +137,7 @@ func TestAResignationThatIsGivenUpGoesOn(t *testing.T) {
 	})
 }
 
-func TestResignWaitsForAReleaseThatIsUnderWay(t *testing.T) {
+func TestResignWaitsForReleaseInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -160,7 +160,7 @@ func TestResignWaitsForAReleaseThatIsUnderWay(t *testing.T) {
 	})
 }
 
-func TestADrainAfterAResignationIsBounded(t *testing.T) {
+func TestDrainAfterResignIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = 3 * time.Second })
@@ -176,7 +176,7 @@ func TestADrainAfterAResignationIsBounded(t *testing.T) {
 	})
 }
 
-func TestAHandOverGoesToTheSuccessor(t *testing.T) {
+func TestHandOverGoesToSuccessor(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
 		for _, successor := range []string{"a", "c", "d"} { // even if it would not be first otherwise
 			t.Run(what+" to "+successor, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestAHandOverGoesToTheSuccessor(t *testing.T) {
 	}
 }
 
-func TestAHandOverToNobodyGoesToAnyoneAfterAWhile(t *testing.T) {
+func TestHandOverToAbsentSuccessorGoesToAnyone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -222,7 +222,7 @@ func TestAHandOverToNobodyGoesToAnyoneAfterAWhile(t *testing.T) {
 	})
 }
 
-func TestAHandOverIsForOneReleaseOnly(t *testing.T) {
+func TestHandOverAppliesToOneRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -238,7 +238,7 @@ func TestAHandOverIsForOneReleaseOnly(t *testing.T) {
 	})
 }
 
-func TestOneThatResignsReleasesAlsoWhenItIsCancelledMeanwhile(t *testing.T) {
+func TestResigningLeaderReleasesEvenIfCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })

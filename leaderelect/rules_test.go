@@ -36,7 +36,7 @@ func from(party, op string, n int, f fault) func(call) (fault, time.Duration) {
 	}
 }
 
-func TestTheDeadlineCountsFromBeforeTheRequestWasSent(t *testing.T) {
+func TestDeadlineCountsFromBeforeSend(t *testing.T) {
 	for what, plan := range map[string]func(call) (fault, time.Duration){
 		"the claim":   on("a", "create", 1, slowReply, 3*time.Second),
 		"the renewal": on("a", "update", 1, slowReply, 3*time.Second),
@@ -63,7 +63,7 @@ func TestTheDeadlineCountsFromBeforeTheRequestWasSent(t *testing.T) {
 	}
 }
 
-func TestNoCallDelaysTheEndOfALease(t *testing.T) {
+func TestNoCallDelaysEndOfLease(t *testing.T) {
 	for _, f := range []fault{stall, stallLate, hang, hangLate, lostRequest, lostReply} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -94,7 +94,7 @@ func TestNoCallDelaysTheEndOfALease(t *testing.T) {
 	}
 }
 
-func TestErrReadsTheClock(t *testing.T) {
+func TestErrReadsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = from("a", "update", 1, stall)
@@ -113,7 +113,7 @@ func TestErrReadsTheClock(t *testing.T) {
 	})
 }
 
-func TestAReplyAfterTheDeadlineIsIgnored(t *testing.T) {
+func TestReplyAfterDeadlineIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = from("a", "update", 1, hangLate)
@@ -133,7 +133,7 @@ func TestAReplyAfterTheDeadlineIsIgnored(t *testing.T) {
 	})
 }
 
-func TestAReplyThatComesAfterAPauseIsIgnored(t *testing.T) {
+func TestReplyAfterPauseIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "update", 1, slowReply, 8500*time.Millisecond)
@@ -152,7 +152,7 @@ func TestAReplyThatComesAfterAPauseIsIgnored(t *testing.T) {
 	})
 }
 
-func TestATimerThatIsServedTooEarlyEndsNothing(t *testing.T) {
+func TestEarlyTimerDoesNotEndLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -166,7 +166,7 @@ func TestATimerThatIsServedTooEarlyEndsNothing(t *testing.T) {
 	})
 }
 
-func TestAClaimThatIsFoundTooLateIsNotATerm(t *testing.T) {
+func TestClaimFoundTooLateIsNotATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = func(c call) (fault, time.Duration) {
@@ -186,7 +186,7 @@ func TestAClaimThatIsFoundTooLateIsNotATerm(t *testing.T) {
 	})
 }
 
-func TestAForeignHolderStopsTheLeaderAtOnce(t *testing.T) {
+func TestForeignHolderStopsLeaderImmediately(t *testing.T) {
 	for what, foreign := range map[string]record{
 		"a later term":   {Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000},
 		"the same term":  {Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000},
@@ -219,7 +219,7 @@ func TestAForeignHolderStopsTheLeaderAtOnce(t *testing.T) {
 	}
 }
 
-func TestARenewalWithoutAClearReplyIsResolvedByReading(t *testing.T) {
+func TestAmbiguousRenewalIsResolvedByReading(t *testing.T) {
 	const sent = latency + retry // the first renewal
 	for what, c := range map[string]struct {
 		fault    fault
@@ -254,7 +254,7 @@ func TestARenewalWithoutAClearReplyIsResolvedByReading(t *testing.T) {
 	}
 }
 
-func TestARequestThatArrivesAfterALaterOneWasLostCountsFromWhenItWasSent(t *testing.T) {
+func TestDelayedRequestCountsFromSendTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		n := 0
@@ -282,7 +282,7 @@ func TestARequestThatArrivesAfterALaterOneWasLostCountsFromWhenItWasSent(t *test
 	})
 }
 
-func TestAWriteOfACloneIsNotTakenForOnesOwn(t *testing.T) {
+func TestForeignWriteByCloneIsRecognized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -297,7 +297,7 @@ func TestAWriteOfACloneIsNotTakenForOnesOwn(t *testing.T) {
 	})
 }
 
-func TestAClaimWithoutAClearReplyIsResolvedByReading(t *testing.T) {
+func TestAmbiguousClaimIsResolvedByReading(t *testing.T) {
 	for what, c := range map[string]struct {
 		fault fault
 		wait  time.Duration

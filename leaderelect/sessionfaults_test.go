@@ -241,7 +241,7 @@ func (w *world) takenEarly() (n int) {
 	return n
 }
 
-func TestNoScheduleOfFaultsOfSessionsMakesTwoLeadersWhileSessionsEndWithTheirProcesses(t *testing.T) {
+func TestNoScheduleOfSessionFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
 	looptest.Lanes(t, effort(30, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), honest)
@@ -261,7 +261,7 @@ func TestNoScheduleOfLostSessionsMakesTwoLeadersWithoutFenced(t *testing.T) {
 	})
 }
 
-func TestNoScheduleOfLostSessionsGetsAWriteOfThePastPastTheFence(t *testing.T) {
+func TestNoScheduleOfLostSessionsGetsStaleWritePastFence(t *testing.T) {
 	t.Parallel()
 	var early, refused atomic.Int64
 	t.Cleanup(func() {
@@ -278,7 +278,7 @@ func TestNoScheduleOfLostSessionsGetsAWriteOfThePastPastTheFence(t *testing.T) {
 	})
 }
 
-func TestNoScheduleOfLostSessionsMakesTwoLeadersOfWhichOneIsNotFenced(t *testing.T) {
+func TestNoScheduleOfLostSessionsMakesTwoLeadersOneUnfenced(t *testing.T) {
 	t.Parallel()
 	looptest.Lanes(t, effort(60, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), mixed)

@@ -30,7 +30,7 @@ func pairOf(t *testing.T, w *world, change func(name string) func(*leaderelect.C
 	return a, b
 }
 
-func TestWhenTheProcessOfTheLeaderIsGoneAFollowerTakesOverAtOnceWithSessionsAndAfterTheLeaseWithout(t *testing.T) {
+func TestFollowerTakesOverImmediatelyOnlyWithSessions(t *testing.T) {
 	for name, change := range map[string]func(*leaderelect.Config){"polling": func(*leaderelect.Config) {}, "watching": watched} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWhenTheProcessOfTheLeaderIsGoneAFollowerTakesOverAtOnceWithSessionsAndA
 	}
 }
 
-func TestALeaderThatHasLostItsSessionAndLivesIsNotReplaced(t *testing.T) {
+func TestLiveLeaderWithoutSessionIsNotReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -83,7 +83,7 @@ func TestALeaderThatHasLostItsSessionAndLivesIsNotReplaced(t *testing.T) {
 	})
 }
 
-func TestALeaderThatIsReplacedBecauseItHasLostItsSessionStopsWhenItIsToldSoAndTheFenceRefusesItUntilThen(t *testing.T) {
+func TestLeaderReplacedAfterSessionLossIsFencedUntilItStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -105,7 +105,7 @@ func TestALeaderThatIsReplacedBecauseItHasLostItsSessionStopsWhenItIsToldSoAndTh
 	})
 }
 
-func TestALeaderThatHasNotSaidThatItsWorkIsFencedIsNotReplacedEarly(t *testing.T) {
+func TestUnfencedLeaderIsNotReplacedEarly(t *testing.T) {
 	for what, fenced := range map[string]bool{"not said": false, "said": true} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestALeaderThatHasNotSaidThatItsWorkIsFencedIsNotReplacedEarly(t *testing.T
 	}
 }
 
-func TestWorkThatIsNotFencedDoesNotBeginBesideALeaderThatWasReplacedEarly(t *testing.T) {
+func TestUnfencedWorkWaitsAfterEarlyTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -153,7 +153,7 @@ func TestWorkThatIsNotFencedDoesNotBeginBesideALeaderThatWasReplacedEarly(t *tes
 	})
 }
 
-func TestASessionThatWasNeverHeldIsNeverMissed(t *testing.T) {
+func TestUnheldSessionIsNeverMissed(t *testing.T) {
 	for name, f := range map[string]sessionFault{"an error": sessionError, "a stall": sessionStall, "a hang": sessionHang} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestASessionThatWasNeverHeldIsNeverMissed(t *testing.T) {
 	}
 }
 
-func TestSessionsThatFailsCostsTimeAlone(t *testing.T) {
+func TestFailingSessionsOnlyCostTime(t *testing.T) {
 	crashed := func(t *testing.T, f sessionFault, healAfter time.Duration) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -207,7 +207,7 @@ func TestSessionsThatFailsCostsTimeAlone(t *testing.T) {
 	assert.Less(t, crashed(t, sessionHang, 2*time.Second), 2*time.Second+3*retry)
 }
 
-func TestTheRecordNamesASessionAsSoonAsItIsHeld(t *testing.T) {
+func TestRecordNamesSessionOnceHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.sessions.do(func(string, string) sessionFault { return sessionError })
@@ -228,7 +228,7 @@ func TestTheRecordNamesASessionAsSoonAsItIsHeld(t *testing.T) {
 	})
 }
 
-func TestTheFirstClaimNamesASessionIfThereIsOneSoon(t *testing.T) {
+func TestFirstClaimNamesSessionIfAvailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.sessions.do(func(string, string) sessionFault { return sessionSlow })
@@ -240,7 +240,7 @@ func TestTheFirstClaimNamesASessionIfThereIsOneSoon(t *testing.T) {
 	})
 }
 
-func TestSessionsThatSaysThatAllIsLostMakesEachElectorTakeOverOnceInALeaseAtMost(t *testing.T) {
+func TestFalseSessionLossCausesAtMostOneTakeoverPerLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.acts, w.early = true, true
@@ -262,7 +262,7 @@ func TestSessionsThatSaysThatAllIsLostMakesEachElectorTakeOverOnceInALeaseAtMost
 	})
 }
 
-func TestAnElectorThatHasEndedWithoutAReleaseNeedNotBeWaitedFor(t *testing.T) {
+func TestEndedElectorWithoutReleaseNeedsNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		keep := func(name string) func(*leaderelect.Config) {
@@ -287,7 +287,7 @@ func hinted(w *world, party string) func(*leaderelect.Config) {
 	}
 }
 
-func TestAReleaseIsKnownAtOnceByTheEndOfASession(t *testing.T) {
+func TestEndOfSessionAnnouncesRelease(t *testing.T) {
 	for name, leave := range map[string]func(t *testing.T, a *party){
 		"when the caller cancels": func(_ *testing.T, a *party) { a.cancel(context.Canceled) },
 		"when it resigns":         func(t *testing.T, a *party) { require.NoError(t, a.Resign(t.Context(), 0)) },
@@ -311,7 +311,7 @@ func TestAReleaseIsKnownAtOnceByTheEndOfASession(t *testing.T) {
 	}
 }
 
-func TestALeaderThatHasReleasedHoldsAnotherSession(t *testing.T) {
+func TestLeaderHoldsNewSessionAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -340,7 +340,7 @@ func (l lingers) Hold(ctx context.Context, session string, held func()) error {
 	return err
 }
 
-func TestASessionThatWasLetGoIsNotNamedAgain(t *testing.T) {
+func TestReleasedSessionIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Sessions = lingers{post{w.sessions, "a"}} })
@@ -361,7 +361,7 @@ func TestASessionThatWasLetGoIsNotNamedAgain(t *testing.T) {
 	})
 }
 
-func TestALeaseIsTakenEarlyOnlyFromARecordThatWasReadSince(t *testing.T) {
+func TestEarlyTakeoverNeedsFreshRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -382,7 +382,7 @@ func TestALeaseIsTakenEarlyOnlyFromARecordThatWasReadSince(t *testing.T) {
 	})
 }
 
-func TestAnEarlyClaimWhoseFateIsUnknownDoesNotPutOffTheTakeoverAfterTheLease(t *testing.T) {
+func TestAmbiguousEarlyClaimDoesNotDelayTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
@@ -406,7 +406,7 @@ func TestAnEarlyClaimWhoseFateIsUnknownDoesNotPutOffTheTakeoverAfterTheLease(t *
 	})
 }
 
-func TestWithoutFencedALostSessionReplacesNobody(t *testing.T) {
+func TestLostSessionReplacesNobodyWithoutFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
@@ -424,7 +424,7 @@ func TestWithoutFencedALostSessionReplacesNobody(t *testing.T) {
 	})
 }
 
-func TestRunWaitsForTheSessionsAndSaysSoIfItStaysAway(t *testing.T) {
+func TestRunWaitsForSessionsAndReportsDelay(t *testing.T) {
 	for name, op := range map[string]string{"of Hold": "hold", "of Gone": "gone"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestRunWaitsForTheSessionsAndSaysSoIfItStaysAway(t *testing.T) {
 	}
 }
 
-func TestAPanicOfSessionsIsAFailure(t *testing.T) {
+func TestPanickingSessionsIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) {

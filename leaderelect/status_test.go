@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestLeaderIsTheOneThatWasLastSeen(t *testing.T) {
+func TestLeaderReturnsLastSeenLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		metadata := map[string]string{"address": "10.0.0.7"}
@@ -77,7 +77,7 @@ func TestCheckFailsOnlyWhenWorkOutlivesItsLease(t *testing.T) {
 	})
 }
 
-func TestTheRecordIsJSONForPeopleAndPrograms(t *testing.T) {
+func TestRecordIsReadableJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {

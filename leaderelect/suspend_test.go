@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
-func TestErrCountsTheTimeThatTheMachineWasSuspended(t *testing.T) {
+func TestErrCountsTimeSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -35,7 +35,7 @@ func TestErrCountsTheTimeThatTheMachineWasSuspended(t *testing.T) {
 	})
 }
 
-func TestARenewalAfterASuspendCountsFromWhenItWasSent(t *testing.T) {
+func TestRenewalAfterSuspendCountsFromSendTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "update", 1, slowReply, 3*time.Second)

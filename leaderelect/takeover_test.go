@@ -16,7 +16,7 @@ import (
 // pause is the jitter before a takeover, with the Rand of the tests.
 const pause = 25 * time.Millisecond
 
-func TestAnEmptyStoreIsTakenAtOnceWithTermOne(t *testing.T) {
+func TestEmptyStoreIsTakenWithTermOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.join(t, "a", nil).start()
@@ -28,7 +28,7 @@ func TestAnEmptyStoreIsTakenAtOnceWithTermOne(t *testing.T) {
 	})
 }
 
-func TestATakeoverWaitsForTheLeaseOfTheRecordFromAfterTheReply(t *testing.T) {
+func TestTakeoverWaitsRecordsLeaseFromReply(t *testing.T) {
 	for what, c := range map[string]struct {
 		millis int64
 		want   time.Duration
@@ -57,7 +57,7 @@ func TestATakeoverWaitsForTheLeaseOfTheRecordFromAfterTheReply(t *testing.T) {
 	}
 }
 
-func TestALeaseOfAgesIsNotTaken(t *testing.T) {
+func TestHugeLeaseDurationIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: math.MaxInt64})
@@ -68,7 +68,7 @@ func TestALeaseOfAgesIsNotTaken(t *testing.T) {
 	})
 }
 
-func TestARenewalThatAFollowerHasNotSeenPreventsItsTakeover(t *testing.T) {
+func TestUnseenRenewalPreventsTakeover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -88,7 +88,7 @@ func TestARenewalThatAFollowerHasNotSeenPreventsItsTakeover(t *testing.T) {
 	})
 }
 
-func TestAFollowerThatSeesRenewalsNeverTakesOver(t *testing.T) {
+func TestFollowerSeeingRenewalsNeverTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -102,7 +102,7 @@ func TestAFollowerThatSeesRenewalsNeverTakesOver(t *testing.T) {
 	})
 }
 
-func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
+func TestReleasedLeaseIsFreeImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(record{Incarnation: "x", Term: 6, Renewal: 9, LeaseMillis: 15_000})
@@ -113,7 +113,7 @@ func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnElectorTakesItsOwnExpiredLeaseBackAtOnceWithTheNextTerm(t *testing.T) {
+func TestElectorRetakesOwnExpiredLeaseWithNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = func(c call) (fault, time.Duration) {
@@ -133,7 +133,7 @@ func TestAnElectorTakesItsOwnExpiredLeaseBackAtOnceWithTheNextTerm(t *testing.T)
 	})
 }
 
-func TestARecordThatNobodyCanReadIsReplacedAfterALease(t *testing.T) {
+func TestUnreadableRecordIsReplacedAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.mu.Lock()
@@ -152,7 +152,7 @@ func TestARecordThatNobodyCanReadIsReplacedAfterALease(t *testing.T) {
 	})
 }
 
-func TestAStoreThatHasForgottenIsNotTrustedForALease(t *testing.T) {
+func TestForgetfulStoreIsDistrustedForOneLease(t *testing.T) {
 	for what, forget := range map[string]func(w *world){
 		"the record was deleted": func(w *world) { w.meddle(deleteRecord, 0) },
 		"an older renewal":       func(w *world) { w.meddle(rollBack, 0) },
@@ -201,7 +201,7 @@ func TestAStoreThatHasForgottenIsNotTrustedForALease(t *testing.T) {
 	}
 }
 
-func TestAFollowerNeitherBelievesAnOlderRecordNorTakesItFromOneThatRenews(t *testing.T) {
+func TestFollowerIgnoresOlderRecordOfRenewingLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(record{Holder: "x", Incarnation: "x", Term: 9, Renewal: 1, LeaseMillis: 15_000})
@@ -225,7 +225,7 @@ func TestAFollowerNeitherBelievesAnOlderRecordNorTakesItFromOneThatRenews(t *tes
 	})
 }
 
-func TestADeletedRecordIsCreatedAgainWithTheNextTermAfterALease(t *testing.T) {
+func TestDeletedRecordIsRecreatedWithNextTermAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.write(record{Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: 20_000})
@@ -244,7 +244,7 @@ func TestADeletedRecordIsCreatedAgainWithTheNextTermAfterALease(t *testing.T) {
 	})
 }
 
-func TestFollowersLookEveryRetryPeriodWithJitter(t *testing.T) {
+func TestFollowersPollEveryRetryPeriodWithJitter(t *testing.T) {
 	for _, random := range []float64{0, 0.25, 0.999} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -267,7 +267,7 @@ func TestFollowersLookEveryRetryPeriodWithJitter(t *testing.T) {
 	}
 }
 
-func TestAStoreThatRefusesEveryWriteIsNotAskedMoreOften(t *testing.T) {
+func TestRejectedWritesDoNotIncreaseRequestRate(t *testing.T) {
 	for _, f := range []fault{lostRequest, falseConflict} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -287,7 +287,7 @@ func TestAStoreThatRefusesEveryWriteIsNotAskedMoreOften(t *testing.T) {
 	}
 }
 
-func TestWhatAReleaseFindsIsRemembered(t *testing.T) {
+func TestReleaseRemembersForeignTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.plan = on("a", "create", 1, stall, 0)

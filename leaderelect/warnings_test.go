@@ -28,7 +28,7 @@ func lines(log *bytes.Buffer, text string) (n int) {
 	return n
 }
 
-func TestAnOutageDoesNotFillTheLog(t *testing.T) {
+func TestOutageDoesNotFloodLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		store := memlease.New()
@@ -69,7 +69,7 @@ func (brokenWatch) Watch(context.Context, string) iter.Seq2[leaderelect.Entry, e
 	return func(yield func(leaderelect.Entry, error) bool) { yield(leaderelect.Entry{}, errors.New("down")) }
 }
 
-func TestAWatchThatFailsDoesNotFillTheLog(t *testing.T) {
+func TestFailingWatchDoesNotFloodLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		e, err := leaderelect.New(leaderelect.Config{

@@ -31,7 +31,7 @@ func countGets(w *world, party string) *int {
 	return n
 }
 
-func TestAFollowerThatWatchesTakesOverMillisecondsAfterARelease(t *testing.T) {
+func TestWatchingFollowerTakesOverImmediatelyAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
@@ -46,7 +46,7 @@ func TestAFollowerThatWatchesTakesOverMillisecondsAfterARelease(t *testing.T) {
 	})
 }
 
-func TestACrashIsFollowedByANewLeaderAfterALeaseAndFiftyMilliseconds(t *testing.T) {
+func TestCrashIsFollowedByNewLeaderAfterLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", watched), w.join(t, "b", func(cfg *leaderelect.Config) {
@@ -64,7 +64,7 @@ func TestACrashIsFollowedByANewLeaderAfterALeaseAndFiftyMilliseconds(t *testing.
 	})
 }
 
-func TestAFollowerThatIsToldOfRenewalsDoesNotRead(t *testing.T) {
+func TestWatchingFollowerDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		reads := countGets(w, "b")
@@ -80,7 +80,7 @@ func TestAFollowerThatIsToldOfRenewalsDoesNotRead(t *testing.T) {
 	})
 }
 
-func TestAWatchThatIsSilentIsCheckedByReadingAndBegunAgain(t *testing.T) {
+func TestSilentWatchIsCheckedByReadingAndRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
@@ -101,7 +101,7 @@ func TestAWatchThatIsSilentIsCheckedByReadingAndBegunAgain(t *testing.T) {
 	})
 }
 
-func TestTheNewestEventIsNotLostWhileACallHangs(t *testing.T) {
+func TestNewestEventSurvivesHangingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
@@ -122,7 +122,7 @@ func TestTheNewestEventIsNotLostWhileACallHangs(t *testing.T) {
 	})
 }
 
-func TestASilentWatchIsNoReasonToTakeALeaseThatIsRenewed(t *testing.T) {
+func TestSilentWatchDoesNotCauseTakeoverOfRenewedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.join(t, "a", watched).start()
@@ -143,7 +143,7 @@ func (deafLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry
 	return func(func(leaderelect.Entry, error) bool) { <-ctx.Done() }
 }
 
-func TestAWatchThatBreaksIsBegunAgainAndMeanwhileTheRecordIsRead(t *testing.T) {
+func TestBrokenWatchIsRestartedWhilePolling(t *testing.T) {
 	for what, broken := range map[string]func(n int) error{
 		"error": func(int) error { return errNetwork },
 		"end":   func(int) error { return nil },
@@ -185,7 +185,7 @@ func (l breakingLink) Watch(context.Context, string) iter.Seq2[leaderelect.Entry
 	}
 }
 
-func TestALeaderThatWatchesStopsAtOnceWhenItIsReplaced(t *testing.T) {
+func TestWatchingLeaderStopsImmediatelyWhenReplaced(t *testing.T) {
 	for what, plan := range map[string]func(call) (fault, time.Duration){
 		"between renewals":      nil,
 		"while a renewal hangs": from("a", "update", 1, hang),
@@ -214,7 +214,7 @@ func TestALeaderThatWatchesStopsAtOnceWhenItIsReplaced(t *testing.T) {
 	}
 }
 
-func TestALeaderThatWatchesLooksAtOnceWhenTheRecordIsNotItsOwn(t *testing.T) {
+func TestWatchingLeaderReadsImmediatelyAfterForeignRecord(t *testing.T) {
 	for what, happens := range map[string]func(w *world){
 		"it was deleted":  func(w *world) { w.meddle(deleteRecord, 0) },
 		"it was restored": func(w *world) { w.meddle(rollBack, 0) },
@@ -244,7 +244,7 @@ func TestALeaderThatWatchesLooksAtOnceWhenTheRecordIsNotItsOwn(t *testing.T) {
 	}
 }
 
-func TestAnEventThatComesLateIsNotAStoreThatHasForgotten(t *testing.T) {
+func TestLateEventIsNotAForgetfulStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.join(t, "a", nil)
@@ -288,7 +288,7 @@ func (l lateLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Ent
 	}
 }
 
-func TestAWatchThatNeverReturnsIsReported(t *testing.T) {
+func TestHangingWatchIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		forever := make(chan struct{})

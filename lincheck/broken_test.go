@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestABrokenQueueIsNoticed(t *testing.T) {
+func TestBrokenQueueIsDetected(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		fault fault
@@ -155,7 +155,7 @@ func (q *broken) Done(key int) {
 	}
 }
 
-func TestTheMachineKnowsRightFromWrong(t *testing.T) {
+func TestModelDetectsViolations(t *testing.T) {
 	type calls = []op
 	const nothing = " none" // the answer of get and tryTake
 	for _, c := range []struct {

@@ -27,7 +27,7 @@ var configurations = []struct {
 	}},
 }
 
-func TestEveryHistoryOfTheQueueIsLinearizable(t *testing.T) {
+func TestEveryQueueHistoryIsLinearizable(t *testing.T) {
 	var longer time.Duration
 	if text := os.Getenv("LINCHECK_TIME"); text != "" {
 		all, err := time.ParseDuration(text)

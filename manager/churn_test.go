@@ -247,12 +247,12 @@ func goroutines(t *testing.T) int {
 	return len(looptest.Stacks(t))
 }
 
-// TestTwentyControllersStartedAndStoppedAThousandTimes runs one manager of the same twenty controllers after another, and
+// TestStartAndStopTwentyControllersRepeatedly runs one manager of the same twenty controllers after another, and
 // stops it at all kinds of moments, while keys are asked for all the time. The order of the stages is always the same, no
 // goroutine is left by any of them, and in the end each key was reconciled after it was last asked for.
 //
 // Without the race detector it does a tenth of it, unless MANAGER_ROUNDS says more.
-func TestTwentyControllersStartedAndStoppedAThousandTimes(t *testing.T) {
+func TestStartAndStopTwentyControllersRepeatedly(t *testing.T) {
 	times := 100
 	if raceEnabled {
 		times = 1000

@@ -53,7 +53,7 @@ func seconds(times []time.Time) (since []float64) {
 	return since
 }
 
-func TestAPartThatFailsIsStartedAgainAfterABackoff(t *testing.T) {
+func TestFailedPartRestartsAfterBackoff(t *testing.T) {
 	for _, kind := range []string{"source", "part"} {
 		bubble(t, string(kind), func(t *testing.T) {
 			starts := &looptest.Log[time.Time]{}
@@ -84,7 +84,7 @@ func TestAPartThatFailsIsStartedAgainAfterABackoff(t *testing.T) {
 	}
 }
 
-func TestAFailureAfterHealthIsAFirstOne(t *testing.T) {
+func TestHealthyPeriodResetsFailures(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		cfg    manager.Config
@@ -121,7 +121,7 @@ func TestAFailureAfterHealthIsAFirstOne(t *testing.T) {
 	}
 }
 
-func TestASourceThatHasNeverSyncedIsNotHealthyHoweverLongItHasRun(t *testing.T) {
+func TestUnsyncedSourceIsNeverHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inARow := &looptest.Log[int]{}
 		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
@@ -137,7 +137,7 @@ func TestASourceThatHasNeverSyncedIsNotHealthyHoweverLongItHasRun(t *testing.T) 
 	})
 }
 
-func TestBackoffGivesUpAfterItsStepsAndForAnInformerThatHasEnded(t *testing.T) {
+func TestBackoffGivesUpAfterStepsOrEndedInformer(t *testing.T) {
 	policy := manager.Backoff(wait.Backoff{Duration: time.Second, Steps: 3})
 	decides := func(restart func(manager.Failure) (time.Duration, bool), n int, err error) string {
 		return fmt.Sprint(restart(manager.Failure{InARow: n, Err: err}))
@@ -151,7 +151,7 @@ func TestBackoffGivesUpAfterItsStepsAndForAnInformerThatHasEnded(t *testing.T) {
 	assert.Equal(t, "8s true", decides(doubling, 1000, errBoom))
 }
 
-func TestAManagerMayGoOnWithoutAPart(t *testing.T) {
+func TestManagerMayContinueWithoutFailedPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
 		var m *manager.Manager
@@ -199,7 +199,7 @@ func sortedHead(events []string, n int) []string {
 	return slices.Insert(events, n-2, good)
 }
 
-func TestASourceThatIsLateIsEndedAndStartedAgain(t *testing.T) {
+func TestLateSourceIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := &looptest.Log[manager.Failure]{}
 		s := newStage(t, manager.Config{SyncTimeout: time.Minute, Restart: func(f manager.Failure) (time.Duration, bool) {
@@ -228,7 +228,7 @@ func TestASourceThatIsLateIsEndedAndStartedAgain(t *testing.T) {
 	})
 }
 
-func TestASourceThatIsLateWhenItIsToldToEndIsLate(t *testing.T) {
+func TestLateSourceStillFailsWhenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -241,7 +241,7 @@ func TestASourceThatIsLateWhenItIsToldToEndIsLate(t *testing.T) {
 	})
 }
 
-func TestASourceMayTakeAllTheTimeThatItNeeds(t *testing.T) {
+func TestNegativeSyncTimeoutWaitsForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{SyncTimeout: -1})
 		s.source.hold = true
@@ -254,7 +254,7 @@ func TestASourceMayTakeAllTheTimeThatItNeeds(t *testing.T) {
 	})
 }
 
-func TestEverySourceThatDoesNotSyncIsNamed(t *testing.T) {
+func TestUnsyncedSourcesAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		apps, sites := newFakeSource("apps", &looptest.Log[string]{}), newFakeSource("sites", &looptest.Log[string]{})
 		apps.hold, sites.hold = true, true
@@ -273,7 +273,7 @@ manager: not ready: source "sites" has not synced`)
 	})
 }
 
-func TestAControllerThatBacksOffWhenItsTermEndsStartsWithTheNext(t *testing.T) {
+func TestBackedOffControllerStartsWithNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		starts := &looptest.Log[uint64]{}
@@ -300,7 +300,7 @@ func TestAControllerThatBacksOffWhenItsTermEndsStartsWithTheNext(t *testing.T) {
 	})
 }
 
-func TestAnElectionThatFailsIsStartedAgain(t *testing.T) {
+func TestFailedElectionRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := &looptest.Log[manager.Failure]{}
 		s := newStage(t, manager.Config{Election: election(newLeases()), Restart: func(f manager.Failure) (time.Duration, bool) {
@@ -322,7 +322,7 @@ func TestAnElectionThatFailsIsStartedAgain(t *testing.T) {
 	})
 }
 
-func TestAnRestartThatPanicsStopsEverything(t *testing.T) {
+func TestPanickingRestartFuncStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Restart: func(manager.Failure) (time.Duration, bool) { panic("what now") }})
 		s.part.run = func(context.Context) error { return errBoom }
@@ -332,7 +332,7 @@ func TestAnRestartThatPanicsStopsEverything(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAPartThatIsToldToEndIsNoFailure(t *testing.T) {
+func TestStoppedPartReturningIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		s := newStage(t, manager.Config{Election: election(store), Restart: func(f manager.Failure) (time.Duration, bool) {

@@ -42,7 +42,7 @@ type checkedSource struct {
 
 func (c *checkedSource) Check() error { return c.err }
 
-func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
+func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -82,7 +82,7 @@ func TestCheckAsksThePartsThatRunAndJoinsWhatTheySay(t *testing.T) {
 	})
 }
 
-func TestAPartThatDoesNotRunHasNothingToAnswerFor(t *testing.T) {
+func TestCheckIgnoresStoppedParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Restart: doubling})
 		looptest.Start(t, s.manager.Run)
@@ -104,7 +104,7 @@ func TestAPartThatDoesNotRunHasNothingToAnswerFor(t *testing.T) {
 	})
 }
 
-func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
+func TestCheckReportsWorkOutlivingItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		cfg := election(store)
@@ -123,7 +123,7 @@ func TestCheckNoticesWorkThatGoesOnAfterTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-func TestReadyNamesWhatIsMissing(t *testing.T) {
+func TestReadyNamesMissingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -175,7 +175,7 @@ func TestReadyNamesWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestALeaderThatResignsDrainsAndCallsBeforeRelease(t *testing.T) {
+func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})

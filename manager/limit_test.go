@@ -25,7 +25,7 @@ func deaf(t *testing.T) (run func(context.Context) error, hear func()) {
 	return func(context.Context) error { <-heard; return nil }, hear
 }
 
-func TestAPartThatIgnoresItsContextDoesNotHoldUpTheManagerForever(t *testing.T) {
+func TestPartIgnoringItsContextDoesNotBlockManagerForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		run, hear := deaf(t)
@@ -53,7 +53,7 @@ manager: run part "everywhere": it has not returned: manager: not stopped in tim
 	})
 }
 
-func TestALeaseIsNotReleasedWhileAPartThatWasLeftBehindGoesOn(t *testing.T) {
+func TestLeaseIsKeptWhileAbandonedPartRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		var overruns atomic.Int64
@@ -85,7 +85,7 @@ func TestALeaseIsNotReleasedWhileAPartThatWasLeftBehindGoesOn(t *testing.T) {
 	})
 }
 
-func TestWhatDoesNotReturnInTheEndIsNamed(t *testing.T) {
+func TestPartsThatNeverReturnAreNamed(t *testing.T) {
 	const limit = `: it has not returned: manager: not stopped in time: `
 	bubble(t, "a source", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
@@ -178,7 +178,7 @@ func errText(err error) string {
 	return err.Error()
 }
 
-func TestAStopWithoutALimitWaits(t *testing.T) {
+func TestStopWithoutTimeoutWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{StopTimeout: -1})
 		run, hear := deaf(t)
@@ -204,7 +204,7 @@ func TestAStopWithoutALimitWaits(t *testing.T) {
 }
 
 // The limit counts from the beginning of the stop, but a call that begins late has a moment.
-func TestTheContextOfBeforeReleaseEndsWhenTheStopHasLastedTooLong(t *testing.T) {
+func TestBeforeReleaseContextEndsWithStopTimeout(t *testing.T) {
 	for drain, left := range map[time.Duration]time.Duration{
 		5 * time.Second: 15 * time.Second, 19 * time.Second: 3 * time.Second, 22 * time.Second: 3 * time.Second,
 	} {
@@ -239,7 +239,7 @@ func TestTheContextOfBeforeReleaseEndsWhenTheStopHasLastedTooLong(t *testing.T) 
 	}
 }
 
-func TestALeaderDrainsForAsLongAsTheStopMayTakeUnlessItSaysOtherwise(t *testing.T) {
+func TestLeaderDrainTimeoutDefaultsToStopTimeout(t *testing.T) {
 	for own, want := range map[time.Duration]time.Duration{0: 63 * time.Second, 7 * time.Second: 7 * time.Second} {
 		bubble(t, own.String(), func(t *testing.T) {
 			cfg := election(newLeases())
@@ -265,7 +265,7 @@ func TestALeaderDrainsForAsLongAsTheStopMayTakeUnlessItSaysOtherwise(t *testing.
 	}
 }
 
-func TestAZeroManagerPanicsAtItsRun(t *testing.T) {
+func TestZeroManagerPanicsOnRun(t *testing.T) {
 	var m manager.Manager
 	assert.PanicsWithValue(t, "manager: Run called on a Manager that New has not made", func() { _ = m.Run(t.Context()) })
 	require.NoError(t, m.Check())

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestNewManagerNamesWhatIsWrong(t *testing.T) {
+func TestNewReportsInvalidFields(t *testing.T) {
 	withWork := election(newLeases())
 	withWork.OnStartedLeading = func(context.Context, *leaderelect.Leadership) error { return nil }
 	for _, test := range []struct {
@@ -34,7 +34,7 @@ func TestNewManagerNamesWhatIsWrong(t *testing.T) {
 	require.ErrorContains(t, err, "Store")
 }
 
-func TestSourcesStartAndSyncThenControllersRunAndBack(t *testing.T) {
+func TestStartAndStopOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.source.hold = true
@@ -53,7 +53,7 @@ func TestSourcesStartAndSyncThenControllersRunAndBack(t *testing.T) {
 	})
 }
 
-func TestTheLeaseIsReleasedAfterBeforeReleaseAndBeforeTheSourcesStop(t *testing.T) {
+func TestLeaseIsReleasedBetweenBeforeReleaseAndSourceStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		stoppedLeading := false
@@ -79,7 +79,7 @@ func TestTheLeaseIsReleasedAfterBeforeReleaseAndBeforeTheSourcesStop(t *testing.
 	})
 }
 
-func TestAStandbyKeepsItsCachesWarmAndTakesOver(t *testing.T) {
+func TestStandbyKeepsCachesWarmAndTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		first := newStage(t, manager.Config{Election: election(store)})
@@ -99,7 +99,7 @@ func TestAStandbyKeepsItsCachesWarmAndTakesOver(t *testing.T) {
 	})
 }
 
-func TestALostLeadershipStopsTheControllersAndTheManagerCampaignsAgain(t *testing.T) {
+func TestLostLeadershipStopsControllersAndManagerCampaignsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -119,7 +119,7 @@ func TestALostLeadershipStopsTheControllersAndTheManagerCampaignsAgain(t *testin
 	})
 }
 
-func TestAControllerThatFailsWhenTheLeadershipIsLostDoesNotStopTheManager(t *testing.T) {
+func TestControllerErrorAfterLostLeadershipDoesNotStopManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -138,7 +138,7 @@ func TestAControllerThatFailsWhenTheLeadershipIsLostDoesNotStopTheManager(t *tes
 	})
 }
 
-func TestSourcesThatDoNotSyncInTimeAreNamedAndNothingElseStarts(t *testing.T) {
+func TestSyncTimeoutNamesSourcesAndStartsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		other := newFakeSource("other", &looptest.Log[string]{})
@@ -153,7 +153,7 @@ func TestSourcesThatDoNotSyncInTimeAreNamedAndNothingElseStarts(t *testing.T) {
 	})
 }
 
-func TestAManagerRunsOnce(t *testing.T) {
+func TestManagerRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		r := looptest.Start(t, s.manager.Run)
@@ -165,7 +165,7 @@ func TestAManagerRunsOnce(t *testing.T) {
 	})
 }
 
-func TestAManagerOfNothingWaitsForItsEnd(t *testing.T) {
+func TestEmptyManagerWaitsForContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, err := manager.New(manager.Config{})
 		require.NoError(t, err)
@@ -176,7 +176,7 @@ func TestAManagerOfNothingWaitsForItsEnd(t *testing.T) {
 	})
 }
 
-func TestTheElectionLogsWhereTheManagerDoesUnlessItHasALoggerOfItsOwn(t *testing.T) {
+func TestElectionLoggerDefaultsToManagersLogger(t *testing.T) {
 	for name, configure := range map[string]func(cfg *manager.Config, lease leaderelect.Config){
 		"election": func(cfg *manager.Config, lease leaderelect.Config) { cfg.Election = &lease },
 		"slots": func(cfg *manager.Config, lease leaderelect.Config) {

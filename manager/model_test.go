@@ -31,10 +31,10 @@ func rounds(t *testing.T, variable string, n int) int {
 	return n
 }
 
-// TestTheOrderOfAManagerHoldsWhateverHappens adds and removes parts of a manager, makes them fail, late and slow, takes the
+// TestStartAndStopOrderHoldsInRandomRuns adds and removes parts of a manager, makes them fail, late and slow, takes the
 // leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
 // end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
-func TestTheOrderOfAManagerHoldsWhateverHappens(t *testing.T) {
+func TestStartAndStopOrderHoldsInRandomRuns(t *testing.T) {
 	times := 60
 	if raceEnabled {
 		times = 25

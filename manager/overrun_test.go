@@ -61,7 +61,7 @@ func (s *ledStage) lose() *leaderelect.Leadership {
 	return l
 }
 
-func TestAManagerEndsTheProcessWhenAPartGoesOnAlthoughAnotherMayLead(t *testing.T) {
+func TestProcessExitsWhenPartOutlivesLeadership(t *testing.T) {
 	check := func(t *testing.T, store *memlease.Store, exits *atomic.Int64, out *looptest.Text) {
 		synctest.Wait()
 		cut(store, true)
@@ -91,7 +91,7 @@ func TestAManagerEndsTheProcessWhenAPartGoesOnAlthoughAnotherMayLead(t *testing.
 }
 
 // As after a suspend: the parts were told to end only now.
-func TestPartsThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *testing.T) {
+func TestPartsHaveGracePeriodBeforeProcessExits(t *testing.T) {
 	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
 		bubble(t, lasts.String(), func(t *testing.T) {
 			s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done(); time.Sleep(lasts) })
@@ -106,7 +106,7 @@ func TestPartsThatWereJustToldToEndHaveAMomentBeforeTheProcessEnds(t *testing.T)
 }
 
 // The moment counts from the time at which the last of the parts was told.
-func TestAPartThatIsRemovedForLongTakesNoMomentFromTheOthers(t *testing.T) {
+func TestSlowRemovalDoesNotShortenGraceOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		removed := newFakePart("removed", &looptest.Log[string]{})
 		removed.run = func(ctx context.Context) error {
@@ -129,7 +129,7 @@ func TestAPartThatIsRemovedForLongTakesNoMomentFromTheOthers(t *testing.T) {
 }
 
 // The process is suspended, or busy, between the acquisition and the first call.
-func TestTheProcessDoesNotEndWhenTheFirstTermIsLostBeforeItsWorkBegins(t *testing.T) {
+func TestProcessContinuesWhenFirstTermIsLostBeforeWorkStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		began := false
@@ -148,7 +148,7 @@ func TestTheProcessDoesNotEndWhenTheFirstTermIsLostBeforeItsWorkBegins(t *testin
 }
 
 // As after a suspend, when the parts have ended before the manager looks.
-func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
+func TestProcessContinuesWhenNoPartRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done() })
 		l := s.lose()
@@ -170,7 +170,7 @@ func TestTheProcessDoesNotEndWhenNoPartGoesOn(t *testing.T) {
 	})
 }
 
-func TestTheProcessEndsWhenOnStoppedLeadingGoesOn(t *testing.T) {
+func TestProcessExitsWhenOnStoppedLeadingHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		s := newLedStage(t, func(cfg *leaderelect.Config) {
@@ -258,7 +258,7 @@ func (s *sharedWork) overrun(l *leaderelect.Leadership) time.Duration {
 }
 
 // As after a suspend: the work was told to end only now.
-func TestWorkInASlotThatWasJustToldToEndHasAMomentBeforeTheProcessEnds(t *testing.T) {
+func TestSlotWorkHasGracePeriodBeforeProcessExits(t *testing.T) {
 	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
 		bubble(t, lasts.String(), func(t *testing.T) {
 			s := newSharedWork(t, shard.Config{Slots: 1}, func(ctx context.Context, _ int) {
@@ -274,7 +274,7 @@ func TestWorkInASlotThatWasJustToldToEndHasAMomentBeforeTheProcessEnds(t *testin
 	}
 }
 
-func TestWorkInASlotHasAMomentAlthoughTheTimeToStepDownIsShorter(t *testing.T) {
+func TestSlotWorkHasGracePeriodDespiteShorterStepDown(t *testing.T) {
 	for lasts, exits := range map[time.Duration]int64{900 * time.Millisecond: 0, 1100 * time.Millisecond: 1} {
 		bubble(t, lasts.String(), func(t *testing.T) {
 			cfg := shard.Config{Slots: 2}
@@ -293,7 +293,7 @@ func TestWorkInASlotHasAMomentAlthoughTheTimeToStepDownIsShorter(t *testing.T) {
 	}
 }
 
-func TestTheMomentOfWorkInASlotBeginsWhenItIsToldToEnd(t *testing.T) {
+func TestSlotGracePeriodStartsWhenWorkIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		s := newSharedWork(t, shard.Config{Slots: 1}, func(ctx context.Context, _ int) { _ = run(ctx) })
@@ -311,7 +311,7 @@ func TestTheMomentOfWorkInASlotBeginsWhenItIsToldToEnd(t *testing.T) {
 }
 
 // As after a suspend, when the work has ended before the manager looks.
-func TestTheProcessDoesNotEndWhenNoWorkInTheSlotGoesOn(t *testing.T) {
+func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		var revoked atomic.Int64
@@ -339,7 +339,7 @@ func TestTheProcessDoesNotEndWhenNoWorkInTheSlotGoesOn(t *testing.T) {
 }
 
 // Its OnRevoked is all that is left of a slot, and it may act on the world.
-func TestTheProcessEndsWhenOnRevokedGoesOn(t *testing.T) {
+func TestProcessExitsWhenOnRevokedHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		cfg := shard.Config{Slots: 1, OnRevoked: func(int, error) { _ = run(nil) }}
@@ -354,7 +354,7 @@ func TestTheProcessEndsWhenOnRevokedGoesOn(t *testing.T) {
 }
 
 // The process is suspended, or busy, between the acquisition and the first call.
-func TestNoWorkBeginsInASlotThatIsLostBefore(t *testing.T) {
+func TestNoWorkStartsInLostSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
 		cfg := shard.Config{Slots: 1, OnAcquired: func(context.Context, int) error {

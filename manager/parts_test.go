@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T) {
+func TestSourceAddedLaterSyncsBeforeLaterController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		looptest.Start(t, s.manager.Run)
@@ -49,7 +49,7 @@ func TestASourceAddedLaterSyncsBeforeAControllerThatIsAddedAfterIt(t *testing.T)
 	})
 }
 
-func TestAllThatIsAddedBeforeRunWaitsForAllSourcesWhateverTheOrder(t *testing.T) {
+func TestPartsAddedBeforeRunWaitForAllSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		last := newFakeSource("last", s.events)
@@ -64,7 +64,7 @@ func TestAllThatIsAddedBeforeRunWaitsForAllSourcesWhateverTheOrder(t *testing.T)
 	})
 }
 
-func TestStatsHaveThePartsThemselves(t *testing.T) {
+func TestStatsIncludeParts(t *testing.T) {
 	events := &looptest.Log[string]{}
 	source := newFakeSource("source", events)
 	part := newFakePart("part", events, source)
@@ -79,7 +79,7 @@ func TestStatsHaveThePartsThemselves(t *testing.T) {
 	assert.Same(t, m.Slots(), m.Stats().Parts[0].Value)
 }
 
-func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) {
+func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -120,7 +120,7 @@ func TestAControllerOfEveryReplicaRunsInStandbyAndThroughAllTerms(t *testing.T) 
 	})
 }
 
-func TestBeforeReleaseWaitsForThePartsOfEveryReplicaAndTheLeaseForIt(t *testing.T) {
+func TestBeforeReleaseRunsBetweenEveryReplicaPartsAndLeaseRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -141,7 +141,7 @@ func TestBeforeReleaseWaitsForThePartsOfEveryReplicaAndTheLeaseForIt(t *testing.
 	})
 }
 
-func TestARemovedControllerIsDrainedAndNothingElseIsTouched(t *testing.T) {
+func TestRemoveDrainsOnlyThatController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		c, reports := newController(t, controller.Config[string]{}, slow)
@@ -169,7 +169,7 @@ func TestARemovedControllerIsDrainedAndNothingElseIsTouched(t *testing.T) {
 	})
 }
 
-func TestRemoveReturnsTheErrorOfThePart(t *testing.T) {
+func TestRemoveReturnsPartError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
@@ -183,7 +183,7 @@ func TestRemoveReturnsTheErrorOfThePart(t *testing.T) {
 	})
 }
 
-func TestARemovedPartThatSaysThatItWasToldToEndHasNoNews(t *testing.T) {
+func TestRemovedPartReturningContextErrorIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -195,7 +195,7 @@ func TestARemovedPartThatSaysThatItWasToldToEndHasNoNews(t *testing.T) {
 	})
 }
 
-func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
+func TestRemoveEndsWithItsContext(t *testing.T) {
 	for _, failing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var logged bytes.Buffer
@@ -238,7 +238,7 @@ func TestWhoRemovesDoesNotWaitForLongerThanHeWants(t *testing.T) {
 	}
 }
 
-func TestSeveralMayWaitForOneRemoval(t *testing.T) {
+func TestRemoveMayBeAwaitedConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
@@ -254,7 +254,7 @@ func TestSeveralMayWaitForOneRemoval(t *testing.T) {
 	})
 }
 
-func TestARemovedSourceIsNotWaitedFor(t *testing.T) {
+func TestRemovedSourceIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		s.source.hold = true
@@ -268,7 +268,7 @@ func TestARemovedSourceIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatIsRemovedBeforeItsStageNeverRuns(t *testing.T) {
+func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
 	bubble(t, "before Run", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		require.NoError(t, s.manager.Remove(t.Context(), "source"))
@@ -309,7 +309,7 @@ func TestWhatIsRemovedBeforeItsStageNeverRuns(t *testing.T) {
 	})
 }
 
-func TestNothingIsAddedToAManagerThatStops(t *testing.T) {
+func TestAddFailsWhileManagerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		r := looptest.Start(t, s.manager.Run)
@@ -328,7 +328,7 @@ func TestNothingIsAddedToAManagerThatStops(t *testing.T) {
 	})
 }
 
-func TestNamesThatClashAreErrorsAndAddAddsAllOrNothing(t *testing.T) {
+func TestAddRejectsDuplicateNamesAtomically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		m := s.manager
@@ -363,7 +363,7 @@ manager: add part "part": manager: there is one already`)
 	})
 }
 
-func TestNilPartsAreRefusedAtOnce(t *testing.T) {
+func TestAddRejectsNilParts(t *testing.T) {
 	m := must(manager.New(manager.Config{}))
 	var none *fakePart
 	nilPart := "manager: Add called with a nil part"

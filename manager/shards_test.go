@@ -148,7 +148,7 @@ func (s *shards) reconcile(ctx context.Context, r *replica, key string) error {
 	return nil
 }
 
-func TestReplicasShareTheKeysAndHandThemOver(t *testing.T) {
+func TestReplicasShareKeysAndHandThemOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
 		ann := s.replica("ann")
@@ -179,7 +179,7 @@ func TestReplicasShareTheKeysAndHandThemOver(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatIsCutOffLosesItsSlotsAndSkipsTheirKeys(t *testing.T) {
+func TestPartitionedReplicaLosesSlotsAndSkipsTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 40)
 		ann, bob := s.replica("ann"), s.replica("bob")
@@ -211,7 +211,7 @@ func TestAReplicaThatIsCutOffLosesItsSlotsAndSkipsTheirKeys(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatStopsDrainsItsKeysBeforeItReleasesTheirSlots(t *testing.T) {
+func TestStoppingReplicaDrainsKeysBeforeReleasingSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShards(t, 8)
 		ann := s.replica("ann")
@@ -228,7 +228,7 @@ func TestAReplicaThatStopsDrainsItsKeysBeforeItReleasesTheirSlots(t *testing.T) 
 	})
 }
 
-func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
+func TestManagerWithSlotsAcceptsOnlySharingControllers(t *testing.T) {
 	cfg := manager.Config{Logger: quiet, Shards: &shard.Config{
 		Lease: leaderelect.Config{Store: memlease.New(), Key: "things", Identity: "ann", Logger: quiet},
 	}}
@@ -247,7 +247,7 @@ func TestAManagerWithSlotsTakesOnlyControllersThatShareTheirKeys(t *testing.T) {
 	require.ErrorContains(t, err, "manager: new: Config.Shards: ")
 }
 
-func TestOnAcquiredOfTheUserIsCalledToo(t *testing.T) {
+func TestUsersOnAcquiredIsCalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acquired := &looptest.Log[int]{}
 		m, err := manager.New(manager.Config{Logger: quiet, Shards: &shard.Config{

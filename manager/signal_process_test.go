@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	fmt.Println(err)
 }
 
-func TestTheFirstSignalStopsInOrderAndTheSecondEndsTheProcess(t *testing.T) {
+func TestSecondSignalEndsProcess(t *testing.T) {
 	for program, ends := range map[string]func(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner){
 		"orderly": func(t *testing.T, cmd *exec.Cmd, lines *bufio.Scanner) {
 			require.True(t, lines.Scan())

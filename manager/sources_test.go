@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheSourcesOfAllPartsRunOnceAndAreWarmInAStandby(t *testing.T) {
+func TestSharedSourcesRunOnceAndStayWarmInStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -40,7 +40,7 @@ func TestTheSourcesOfAllPartsRunOnceAndAreWarmInAStandby(t *testing.T) {
 	})
 }
 
-func TestAPartWaitsForItsOwnSources(t *testing.T) {
+func TestPartWaitsForItsOwnSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		looptest.Start(t, s.manager.Run)
@@ -57,7 +57,7 @@ func TestAPartWaitsForItsOwnSources(t *testing.T) {
 	})
 }
 
-func TestASourceEndsWithTheLastPartThatNeedsIt(t *testing.T) {
+func TestSourceEndsWithLastPartThatNeedsIt(t *testing.T) {
 	for _, early := range []bool{false, true} { // before Run
 		synctest.Test(t, func(t *testing.T) {
 			events := &looptest.Log[string]{}
@@ -95,7 +95,7 @@ func TestASourceEndsWithTheLastPartThatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestASourceThatWasAddedStaysForThePartsThatNeedIt(t *testing.T) {
+func TestAddedSourceStaysForPartsThatNeedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.source)))
@@ -115,7 +115,7 @@ func TestASourceThatWasAddedStaysForThePartsThatNeedIt(t *testing.T) {
 	})
 }
 
-func TestWhoRemovesAPartHearsOfItsSources(t *testing.T) {
+func TestRemoveReportsErrorsOfSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
 		source := newFakeSource("source", events)
@@ -141,7 +141,7 @@ func TestWhoRemovesAPartHearsOfItsSources(t *testing.T) {
 	})
 }
 
-func TestAPartOfStageOuterIsTheFirstToStartAndTheLastToEnd(t *testing.T) {
+func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -168,7 +168,7 @@ type plain struct {
 	_ []int
 }
 
-func TestSourcesThatCannotBeComparedAreDifferent(t *testing.T) {
+func TestUncomparableSourcesAreDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
 		var sources []controller.Source
@@ -182,7 +182,7 @@ func TestSourcesThatCannotBeComparedAreDifferent(t *testing.T) {
 	})
 }
 
-func TestTheLastStageThatAPartIsGivenCounts(t *testing.T) {
+func TestLastStageOfPartWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
@@ -199,7 +199,7 @@ func TestTheLastStageThatAPartIsGivenCounts(t *testing.T) {
 	})
 }
 
-func TestAPartThatIsNoSourceIsNoneForOthers(t *testing.T) {
+func TestSourceAddedAsPartIsRejectedAsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
 		late := newFakeSource("late", events)

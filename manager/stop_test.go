@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAManagerCanBeCancelledInEachStage(t *testing.T) {
+func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 	bubble(t, "before it begins", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ var failures = []struct {
 	{"panics", func() error { panic(errBoom) }, errBoom},
 }
 
-func TestASourceThatFailsStopsEverythingInOrder(t *testing.T) {
+func TestFailedSourceStopsEverythingInOrder(t *testing.T) {
 	for _, f := range failures {
 		bubble(t, f.name+" before it has synced", func(t *testing.T) {
 			s := newStage(t, manager.Config{})
@@ -124,7 +124,7 @@ func TestASourceThatFailsStopsEverythingInOrder(t *testing.T) {
 	}
 }
 
-func TestAControllerThatFailsStopsEverythingInOrder(t *testing.T) {
+func TestFailedControllerStopsEverythingInOrder(t *testing.T) {
 	for _, f := range failures {
 		for _, elected := range []bool{false, true} {
 			bubble(t, fmt.Sprintf("%s, elected: %v", f.name, elected), func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAControllerThatFailsStopsEverythingInOrder(t *testing.T) {
 	}
 }
 
-func TestAnElectionThatFailsStopsEverything(t *testing.T) {
+func TestFailedElectionStopsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := election(newLeases())
 		s := newStage(t, manager.Config{Election: cfg})
@@ -158,7 +158,7 @@ func TestAnElectionThatFailsStopsEverything(t *testing.T) {
 	})
 }
 
-func TestAllErrorsOfAStopAreJoinedInTheOrderOfTime(t *testing.T) {
+func TestStopErrorsAreJoinedInChronologicalOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		fail := func(message string) func(context.Context) error {
@@ -178,7 +178,7 @@ manager: run source "source": source failed`)
 	})
 }
 
-func TestAPartThatReturnsTheEndOfItsContextIsNoFailure(t *testing.T) {
+func TestPartReturningContextErrorIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		ended := func(ctx context.Context) error {
@@ -199,7 +199,7 @@ func TestAPartThatReturnsTheEndOfItsContextIsNoFailure(t *testing.T) {
 	})
 }
 
-func TestBeforeReleaseHasAContextOfItsOwn(t *testing.T) {
+func TestBeforeReleaseHasItsOwnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type valueKey struct{}
 		s := newStage(t, manager.Config{StopTimeout: 5 * time.Second})
@@ -218,7 +218,7 @@ func TestBeforeReleaseHasAContextOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAPanicOfAPartKeepsItsStack(t *testing.T) {
+func TestPanickingPartKeepsItsStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(context.Context) error { panic("oh") }

@@ -156,7 +156,7 @@ func (j judged) Delete(ctx context.Context, key string, pre ...store.Preconditio
 
 // With a cache that is behind, and somebody else at work between any two steps, Apply touches children of its owner alone, and
 // nothing in them but their value. Left alone with a fresh cache, it makes them as they are wanted.
-func TestApplyByAStaleCacheTouchesItsOwnChildrenAloneAndComesToTheWantedState(t *testing.T) {
+func TestApplyWithStaleCacheTouchesOnlyOwnChildren(t *testing.T) {
 	const histories, rounds = 400, 12
 	taken, written, conflicts := 0, 0, 0
 	for seed := range uint64(histories) {
@@ -224,7 +224,7 @@ func TestApplyByAStaleCacheTouchesItsOwnChildrenAloneAndComesToTheWantedState(t 
 }
 
 // An answer that is lost does no harm, whatever the cache shows by the next try.
-func TestApplyAfterALostAnswerOrACrashComesToTheWantedState(t *testing.T) {
+func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 	steps := 0
 	for nth := 1; ; nth++ {
 		hit := false
@@ -262,7 +262,7 @@ func TestApplyAfterALostAnswerOrACrashComesToTheWantedState(t *testing.T) {
 }
 
 // Two owners that want the same keys at the same time each end up with the ones that they were first to create.
-func TestTwoOwnersThatApplyConcurrentlyNeverTouchEachOthersChildren(t *testing.T) {
+func TestConcurrentApplyNeverTouchesOthersChildren(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			c := newCrew(t)

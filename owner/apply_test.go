@@ -106,7 +106,7 @@ func TestApplyCreatesUpdatesAndDeletes(t *testing.T) {
 	assert.Equal(t, Worker{Image: "v2"}, created.Value)
 }
 
-func TestApplyReturnsTheChildrenAsTheyAreAfterwards(t *testing.T) {
+func TestApplyReturnsResultingChildren(t *testing.T) {
 	c := newCrew(t)
 	c.create("change", "v1", c.web)
 	c.create("keep", "v2", c.web)
@@ -116,7 +116,7 @@ func TestApplyReturnsTheChildrenAsTheyAreAfterwards(t *testing.T) {
 	assert.Equal(t, c.all(), have)
 }
 
-func TestApplyWritesNothingWhenEverythingIsAsWanted(t *testing.T) {
+func TestApplyWritesNothingWhenUpToDate(t *testing.T) {
 	c := newCrew(t)
 	c.create("a", "v1", c.web) // is Ready, which is not part of the wanted value
 	c.create("other", "v1", c.shop)
@@ -128,7 +128,7 @@ func TestApplyWritesNothingWhenEverythingIsAsWanted(t *testing.T) {
 }
 
 // What the reference lacks must not make everything, or what has no owner, a child that nobody wants.
-func TestApplyForAnOwnerThatWasNeverStoredDeletesNothing(t *testing.T) {
+func TestApplyForUnstoredOwnerDeletesNothing(t *testing.T) {
 	c := newCrew(t)
 	c.create("orphan", "v1", store.Ref{})
 	c.create("a", "v1", c.web)
@@ -144,7 +144,7 @@ func TestApplyForAnOwnerThatWasNeverStoredDeletesNothing(t *testing.T) {
 	assert.Empty(t, c.calls.Calls())
 }
 
-func TestApplyOfNothingDeletesAllChildrenAndNothingElse(t *testing.T) {
+func TestApplyOfNothingDeletesOnlyOwnChildren(t *testing.T) {
 	c := newCrew(t)
 	c.create("a", "v1", c.web)
 	c.create("b", "v1", c.web)
@@ -159,7 +159,7 @@ func TestApplyOfNothingDeletesAllChildrenAndNothingElse(t *testing.T) {
 	assert.Equal(t, []string{"orphan", "plain"}, keysOf(c.all()))
 }
 
-func TestApplyNamesTheOwnerOfAKeyThatIsTaken(t *testing.T) {
+func TestApplyErrorNamesOwnerOfTakenKey(t *testing.T) {
 	c := newCrew(t)
 	before := []store.Object[Worker]{c.create("b", "v1", c.shop), c.create("c", "v1", store.Ref{Kind: "app", Key: "web", UID: "u0"})}
 	for _, synced := range []bool{false, true} {
@@ -175,7 +175,7 @@ func TestApplyNamesTheOwnerOfAKeyThatIsTaken(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatOnlyAStaleCacheShowsKeepsNoKey(t *testing.T) {
+func TestStaleCachedOwnerDoesNotKeepKeyTaken(t *testing.T) {
 	c := newCrew(t)
 	for _, key := range []string{"gone", "ours"} {
 		c.create(key, "v1", store.Ref{Kind: "app", Key: "web", UID: "u0"})
@@ -191,7 +191,7 @@ func TestAnOwnerThatOnlyAStaleCacheShowsKeepsNoKey(t *testing.T) {
 	assert.Equal(t, "v2", c.now("ours").Value.Image)
 }
 
-func TestApplyDoesNotAdoptAndClaimDoes(t *testing.T) {
+func TestClaimAdoptsButApplyDoesNot(t *testing.T) {
 	c := newCrew(t)
 	before := c.create("a", "v1", store.Ref{})
 	for _, synced := range []bool{false, true} {
@@ -216,7 +216,7 @@ func TestApplyDoesNotAdoptAndClaimDoes(t *testing.T) {
 	}
 }
 
-func TestAChildThatIsBeingDeletedIsWaitedForAndThenCreatedAgain(t *testing.T) {
+func TestApplyRecreatesChildAfterItsDeletion(t *testing.T) {
 	c := newCrew(t)
 	for _, key := range []string{"wanted", "surplus"} {
 		c.create(key, "v1", c.web, "disk")
@@ -247,7 +247,7 @@ func TestAChildThatIsBeingDeletedIsWaitedForAndThenCreatedAgain(t *testing.T) {
 	assert.Equal(t, []string{"wanted"}, keysOf(c.all()))
 }
 
-func TestAnErrorOfOneChildKeepsNoOtherBack(t *testing.T) {
+func TestErrorOfOneChildDoesNotBlockOthers(t *testing.T) {
 	down := errors.New("down")
 	c := newCrew(t)
 	for _, key := range []string{"delete-1", "delete-2", "update-1", "update-2"} {
@@ -271,7 +271,7 @@ func TestAnErrorOfOneChildKeepsNoOtherBack(t *testing.T) {
 	assert.Equal(t, []string{"create-1", "create-2", "update-1", "update-2"}, keysOf(c.all()))
 }
 
-func TestApplyStopsWhenItsContextEndsOrItsTermIsOver(t *testing.T) {
+func TestApplyStopsWhenContextOrTermEnds(t *testing.T) {
 	over := errors.New("the term is over")
 	c := newCrew(t)
 	c.create("surplus", "v1", c.web)
@@ -295,7 +295,7 @@ func TestApplyStopsWhenItsContextEndsOrItsTermIsOver(t *testing.T) {
 	assert.True(t, slices.Contains(keysOf(c.all()), "surplus"))
 }
 
-func TestApplyLooksAgainAfterEachChangeByOthers(t *testing.T) {
+func TestApplyRereadsAfterEachForeignChange(t *testing.T) {
 	c := newCrew(t)
 	c.create("a", "v1", c.web)
 	c.sync()
@@ -312,7 +312,7 @@ func TestApplyLooksAgainAfterEachChangeByOthers(t *testing.T) {
 	assert.Equal(t, "v2", c.now("a").Value.Image)
 }
 
-func TestApplyGivesUpOnChildrenThatOthersKeepChanging(t *testing.T) {
+func TestApplyGivesUpOnChildrenChangedRepeatedly(t *testing.T) {
 	c := newCrew(t)
 	c.create("surplus", "v1", c.web)
 	c.create("wanted", "v1", c.web)
@@ -326,7 +326,7 @@ func TestApplyGivesUpOnChildrenThatOthersKeepChanging(t *testing.T) {
 	assert.Len(t, c.calls.Writes(), 8)
 }
 
-func TestApplyDoesNotGuessWhatItCannotRead(t *testing.T) {
+func TestApplyReturnsReadErrors(t *testing.T) {
 	down := errors.New("down")
 	c := newCrew(t)
 	c.create("a", "v1", c.web)
@@ -339,7 +339,7 @@ func TestApplyDoesNotGuessWhatItCannotRead(t *testing.T) {
 	assert.Len(t, c.calls.Writes(), 1)
 }
 
-func TestASurplusChildThatDisappearsIsNoError(t *testing.T) {
+func TestDisappearingSurplusChildIsNoError(t *testing.T) {
 	c := newCrew(t)
 	c.create("surplus", "v1", c.web)
 	c.sync()

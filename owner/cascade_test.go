@@ -72,7 +72,7 @@ func left(t *testing.T, c cascade) int {
 	return n
 }
 
-func TestForegroundDeletesTheChildrenBeforeTheOwner(t *testing.T) {
+func TestForegroundDeletesChildrenBeforeOwner(t *testing.T) {
 	f, cascade := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
 	require.True(t, f.hasApp("web"))
@@ -89,7 +89,7 @@ func TestForegroundDeletesTheChildrenBeforeTheOwner(t *testing.T) {
 	require.Zero(t, left(t, cascade), "nothing more to do")
 }
 
-func TestOrphanKeepsTheChildrenAndLetsTheOwnerGo(t *testing.T) {
+func TestOrphanKeepsChildrenAndReleasesOwner(t *testing.T) {
 	f, cascade := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Orphan))
 	require.True(t, f.hasApp("web"))
@@ -106,7 +106,7 @@ func TestOrphanKeepsTheChildrenAndLetsTheOwnerGo(t *testing.T) {
 	}
 }
 
-func TestBackgroundLetsTheOwnerGoAtOnce(t *testing.T) {
+func TestBackgroundReleasesOwnerImmediately(t *testing.T) {
 	f, cascade := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Background))
 	require.False(t, f.hasApp("web"))
@@ -114,7 +114,7 @@ func TestBackgroundLetsTheOwnerGoAtOnce(t *testing.T) {
 	require.Equal(t, "a b -c former orphan* other", f.keys(), "these are for a Collector")
 }
 
-func TestTheLastChoiceBeforeTheDeletionCounts(t *testing.T) {
+func TestLastPolicyBeforeDeletionWins(t *testing.T) {
 	for _, c := range []struct {
 		before []string
 		choose owner.Policy
@@ -143,7 +143,7 @@ func TestTheLastChoiceBeforeTheDeletionCounts(t *testing.T) {
 	}
 }
 
-func TestTheFinalizerOfAPolicyIsEnoughAndOthersAreNotTouched(t *testing.T) {
+func TestPolicyFinalizerLeavesOthersUntouched(t *testing.T) {
 	for _, c := range []struct {
 		finalizers []string
 		children   string
@@ -169,7 +169,7 @@ func TestTheFinalizerOfAPolicyIsEnoughAndOthersAreNotTouched(t *testing.T) {
 	}
 }
 
-func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
+func TestCascadeWaitsForChildrenOfSeveralKinds(t *testing.T) {
 	f := newFixture(t)
 	volumes, err := store.Open[Replica](f.db, "volume", store.Config[Replica]{})
 	require.NoError(t, err)
@@ -196,7 +196,7 @@ func TestChildrenOfSeveralKindsAreWaitedFor(t *testing.T) {
 	require.False(t, f.hasApp("web"))
 }
 
-func TestErrorsOfACascadeAreJoinedAndTheOwnerStays(t *testing.T) {
+func TestCascadeJoinsErrorsAndKeepsOwner(t *testing.T) {
 	f, _ := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
 	cascade := cascading(f.apps, f.children(broken[Replica]{f.replicas}), f.children(f.replicas))
@@ -218,7 +218,7 @@ func TestErrorsOfACascadeAreJoinedAndTheOwnerStays(t *testing.T) {
 	require.PanicsWithValue(t, `owner: there is no policy "x"`, func() { _ = owner.Delete(t.Context(), f.apps, "web", "x") })
 }
 
-func TestACascadeThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
+func TestCascadeOfFormerLeaderIsFenced(t *testing.T) {
 	f, cascade := family(t)
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
 	require.NoError(t, err)
@@ -235,7 +235,7 @@ func TestACascadeThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 
 // Wherever the process stops, and whatever somebody else does to a child at any moment, the deletion comes to its end when
 // it is repeated, and keeps its promise on the way.
-func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
+func TestCascadeCompletesAfterCrashAtAnyStep(t *testing.T) {
 	others := map[string]func(f *fixture){
 		"nobody": func(*fixture) {},
 		"somebody changes a child": func(f *fixture) {
@@ -303,7 +303,7 @@ func TestADeletionKeepsItsPromiseWhereverTheProcessStops(t *testing.T) {
 }
 
 // Somebody else finishes a deletion and creates the object anew, at any moment of what is done for its former life.
-func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
+func TestRecreatedObjectIsNotTouched(t *testing.T) {
 	const dns = "dns"
 	for _, c := range []struct {
 		name     string
@@ -355,7 +355,7 @@ func TestTheNextLifeOfAKeyIsNotTouched(t *testing.T) {
 	}
 }
 
-func TestACascadeCountsAChildWhoseDeletionFailed(t *testing.T) {
+func TestCascadeCountsChildWhoseDeletionFailed(t *testing.T) {
 	f, _ := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
 	calls := storetest.NewInterceptor(f.replicas)
@@ -365,7 +365,7 @@ func TestACascadeCountsAChildWhoseDeletionFailed(t *testing.T) {
 	require.Equal(t, 3, n, "a failed; b and c are being deleted")
 }
 
-func TestACascadeOfAnOwnerThatSomebodyElseLetsGoIsNoError(t *testing.T) {
+func TestCascadeIgnoresOwnerReleasedConcurrently(t *testing.T) {
 	f := newFixture(t)
 	f.app("web")
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
@@ -377,7 +377,7 @@ func TestACascadeOfAnOwnerThatSomebodyElseLetsGoIsNoError(t *testing.T) {
 	require.False(t, f.hasApp("web"))
 }
 
-func TestForegroundWaitsForAChildThatIsBeingDeletedWhoeverElseOwnsIt(t *testing.T) {
+func TestForegroundWaitsForSharedChildBeingDeleted(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)

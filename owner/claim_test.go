@@ -71,7 +71,7 @@ func TestClaimAdoptsReleasesAndLeavesAlone(t *testing.T) {
 	}
 }
 
-func TestAnOwnerThatIsGoneOrDyingOrUnknownAdoptsAndReleasesNothing(t *testing.T) {
+func TestGoneDyingOrUnknownOwnerAdoptsAndReleasesNothing(t *testing.T) {
 	down := errors.New("down")
 	for name, c := range map[string]struct {
 		change func(f *fixture, in *owner.Owners)
@@ -116,7 +116,7 @@ func removeApp(f *fixture) error {
 	return err
 }
 
-func TestErrorsOfChildrenAreJoinedAndKeepNoOtherBack(t *testing.T) {
+func TestChildErrorsAreJoinedAndBlockNoOthers(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	stolen, stale, gone, fine := f.child("a", "m", nil), f.child("b", "x", &web), f.child("c", "m", nil), f.child("d", "m", nil)

@@ -23,7 +23,7 @@ import (
 // Of a controller that starts on a cache that lags behind. It shows an app that is being deleted, and so the controller
 // deletes what the app has. But in truth that is done, and the app was created again: see
 // https://github.com/pravega/zookeeper-operator/issues/312.
-func TestDeletingByNameKillsTheChildrenOfTheNextLife(t *testing.T) {
+func TestDeletingByNameRemovesRecreatedChildren(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		// remove deletes a child that the cache shows.
@@ -81,7 +81,7 @@ type Site struct {
 
 // A status says what once was. A controller that takes its own report for the truth does not see that a replica is gone,
 // and creates those twice that it had no time to report: see https://github.com/aws-controllers-k8s/community/issues/2062.
-func TestAStatusThatIsReadAsStateIsWrong(t *testing.T) {
+func TestStatusIsNotTheActualState(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
 		name    string
@@ -133,7 +133,7 @@ func TestAStatusThatIsReadAsStateIsWrong(t *testing.T) {
 
 // A controller that makes two things, and asks only for the first of them whether they are there, does not make the second
 // when it was stopped in between: see https://github.com/rabbitmq/cluster-operator/issues/782.
-func TestACrashBetweenTwoWritesIsMadeUpForOnlyByLookingAtBoth(t *testing.T) {
+func TestCrashBetweenWritesNeedsCheckingBoth(t *testing.T) {
 	ensure := func(ctx context.Context, s store.Store[Replica], key string) error {
 		_, err := s.Create(ctx, store.Object[Replica]{Key: key})
 		if errors.Is(err, store.ErrExists) {
@@ -182,7 +182,7 @@ func TestACrashBetweenTwoWritesIsMadeUpForOnlyByLookingAtBoth(t *testing.T) {
 // An app is deleted while the controller is down. No event will ever report that. Either the controller finds the work in the current
 // state (children without an owner), or the deletion waits for the controller (a finalizer). See
 // https://github.com/instaclustr/cassandra-operator/issues/398.
-func TestADeletionThatNobodySawIsMissedByWhoeverWaitsForItsEvent(t *testing.T) {
+func TestUnseenDeletionIsMissedByEventHandlers(t *testing.T) {
 	type (
 		apps     = informer.Handler[string, store.Object[App]]
 		replicas = informer.Handler[string, store.Object[Replica]]

@@ -139,7 +139,7 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-func TestACollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
+func TestCollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
 	f := newFixture(t)
 	f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"}, "disk")
 	collector := collecting(f.children(f.replicas), owner.In(f.apps))
@@ -153,7 +153,7 @@ func TestACollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
 	}
 }
 
-func TestNothingIsDeletedWhenTheOwnerCannotBeAskedFor(t *testing.T) {
+func TestCollectDeletesNothingWhenOwnerReadFails(t *testing.T) {
 	f := newFixture(t)
 	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 	down := errors.New("the database is down")
@@ -165,7 +165,7 @@ func TestNothingIsDeletedWhenTheOwnerCannotBeAskedFor(t *testing.T) {
 	assert.True(t, f.has(o))
 }
 
-func TestAnOwnerOfAnotherKindIsNotTakenForDead(t *testing.T) {
+func TestOwnerOfAnotherKindIsAssumedAlive(t *testing.T) {
 	f := newFixture(t)
 	child := store.Object[Replica]{Key: "web-1"}
 	require.NoError(t, owner.SetController(&child, job))
@@ -190,7 +190,7 @@ func (broken[T]) Select(context.Context, store.Selector) (informer.List[store.Ob
 	return informer.List[store.Object[T]]{}, errBroken
 }
 
-func TestReadsThatFailAreErrors(t *testing.T) {
+func TestFailedReadsAreErrors(t *testing.T) {
 	f := newFixture(t)
 	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 	for _, collector := range []func(context.Context, string) (bool, error){
@@ -205,7 +205,7 @@ func TestReadsThatFailAreErrors(t *testing.T) {
 	assert.True(t, f.has(o))
 }
 
-func TestACollectorThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
+func TestCollectorOfFormerLeaderIsFenced(t *testing.T) {
 	f := newFixture(t)
 	o := f.replica("web-1", &store.Object[App]{Kind: "app", Key: "gone", UID: "u"})
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "x"}, store.IfTerm("lease", 3))
@@ -220,7 +220,7 @@ func TestACollectorThatDoesNotLeadAnyMoreIsFencedOff(t *testing.T) {
 }
 
 // Whatever happens to a few owners in whatever order, once every child was collected only those of living owners are left.
-func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
+func TestOnlyChildrenOfLivingOwnersRemainAfterEveryShortHistory(t *testing.T) {
 	const length = 5
 	steps := []func(f *fixture, apps map[string]store.Object[App], n int){
 		func(f *fixture, apps map[string]store.Object[App], _ int) {
@@ -271,7 +271,7 @@ func TestAfterEveryShortHistoryOnlyChildrenOfLivingOwnersAreLeft(t *testing.T) {
 	}
 }
 
-func TestWhatIsNilIsRefusedAtTheCall(t *testing.T) {
+func TestNilArgumentsPanic(t *testing.T) {
 	f := newFixture(t)
 	for want, call := range map[string]func(){
 		"owner: NewChildren called with a nil store":    func() { owner.NewChildren[Replica](nil, f.children(f.replicas).Informer()) },

@@ -73,7 +73,7 @@ func TestSetControllerNamesBothOwners(t *testing.T) {
 		`this one is to app "" (UID "")`)
 }
 
-func TestSetControllerLeavesCopiesOfTheChildAlone(t *testing.T) {
+func TestSetControllerLeavesCopiesUnchanged(t *testing.T) {
 	backing := []store.OwnerRef{plain(shop), plain(web), plain(job), plain(job)}
 	first := store.Object[Replica]{Owners: backing[:2]}
 	copied := first

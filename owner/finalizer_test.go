@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStops(t *testing.T) {
+func TestCleanupRunsAfterStartedApplyDespiteCrashes(t *testing.T) {
 	for code := range 20 * 20 * 3 {
 		f := newFixture(t)
 		f.app("web")
@@ -68,7 +68,7 @@ func TestOnceApplyHasBegunCleanupRunsBeforeTheObjectIsGoneWhereverTheProcessStop
 	}
 }
 
-func TestAFailedCleanupKeepsTheObjectAndOtherFinalizersStay(t *testing.T) {
+func TestFailedCleanupKeepsObjectAndOtherFinalizers(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"disk"}})
 	require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestAFailedCleanupKeepsTheObjectAndOtherFinalizersStay(t *testing.T) {
 	require.Equal(t, []string{"disk"}, o.Finalizers)
 }
 
-func TestAnObjectThatDiesWithoutTheFinalizerIsLeftAlone(t *testing.T) {
+func TestDyingObjectWithoutFinalizerIsLeftAlone(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"disk"}})
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestAnObjectThatDiesWithoutTheFinalizerIsLeftAlone(t *testing.T) {
 // reconciled returns the error of a Reconcile.
 func reconciled(_ store.Object[App], _ bool, err error) error { return err }
 
-func TestAFinalizerReturnsTheObjectWithTheVersionThatItWrote(t *testing.T) {
+func TestFinalizerReturnsObjectAtWrittenVersion(t *testing.T) {
 	f := newFixture(t)
 	fin := owner.Finalizer[App]{
 		Name:    "dns",
@@ -141,7 +141,7 @@ func TestAFinalizerReturnsTheObjectWithTheVersionThatItWrote(t *testing.T) {
 	assert.Zero(t, o)
 }
 
-func TestAFinalizerThatIsOneOfSeveralReturnsTheObjectThatStays(t *testing.T) {
+func TestFinalizerReturnsObjectKeptByOtherFinalizers(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"disk"}})
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestAFinalizerThatIsOneOfSeveralReturnsTheObjectThatStays(t *testing.T) {
 	}
 }
 
-func TestApplyAndCleanupCanAskToBeCalledAgainLater(t *testing.T) {
+func TestApplyAndCleanupMayRequestRetry(t *testing.T) {
 	f := newFixture(t)
 	pending := errors.New("the record is not published yet")
 	notYet := retry.NotYet(pending, time.Minute)
@@ -200,7 +200,7 @@ func TestApplyAndCleanupCanAskToBeCalledAgainLater(t *testing.T) {
 	assert.Equal(t, "accc", calls)
 }
 
-func TestAFinalizerThatLacksAFieldPanicsAtTheCall(t *testing.T) {
+func TestFinalizerWithoutRequiredFieldPanics(t *testing.T) {
 	f := newFixture(t)
 	nothing := func(context.Context, store.Object[App]) error { return nil }
 	for message, fin := range map[string]owner.Finalizer[App]{
@@ -212,7 +212,7 @@ func TestAFinalizerThatLacksAFieldPanicsAtTheCall(t *testing.T) {
 	}
 }
 
-func TestAFinalizerThatSomebodyElseRemovesDuringCleanupIsNoError(t *testing.T) {
+func TestFinalizerRemovedDuringCleanupIsNoError(t *testing.T) {
 	f := newFixture(t)
 	must(f.apps.Create(t.Context(), store.Object[App]{Key: "web", Finalizers: []string{"dns"}}))
 	f.deleteApp("web")

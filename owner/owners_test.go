@@ -38,7 +38,7 @@ func (f *fixture) ownersOf(key string) (keys []string) {
 	return keys
 }
 
-func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
+func TestChildIsKeptWhileAnyOwnerLives(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
@@ -64,7 +64,7 @@ func TestAChildIsNotCollectedWhileOneOfItsOwnersLives(t *testing.T) {
 	require.Empty(t, f.keys())
 }
 
-func TestAChildWithoutAControllerIsCollectedWhenItsOwnersAreGone(t *testing.T) {
+func TestChildWithoutControllerIsCollectedAfterItsOwners(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
 	o, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "a", Owners: []store.OwnerRef{{Ref: web.Ref()}}})
@@ -81,7 +81,7 @@ func TestAChildWithoutAControllerIsCollectedWhenItsOwnersAreGone(t *testing.T) {
 	}
 }
 
-func TestNothingIsDoneToAChildWhenOneOfItsOwnersCannotBeAskedFor(t *testing.T) {
+func TestChildIsUntouchedWhenAnOwnerReadFails(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	o := f.shared("a", web, shop)
@@ -98,7 +98,7 @@ func TestNothingIsDoneToAChildWhenOneOfItsOwnersCannotBeAskedFor(t *testing.T) {
 	assert.True(t, f.has(o))
 }
 
-func TestAnOwnerIsNotTakenOffAChildThatChangesInTheMeantime(t *testing.T) {
+func TestCollectorKeepsOwnerOfConcurrentlyChangedChild(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
@@ -119,7 +119,7 @@ func TestAnOwnerIsNotTakenOffAChildThatChangesInTheMeantime(t *testing.T) {
 	assert.True(t, f.has(changed))
 }
 
-func TestForegroundReleasesAChildThatHasAnotherOwner(t *testing.T) {
+func TestForegroundReleasesChildWithAnotherOwner(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("controlled", web, shop)
@@ -144,7 +144,7 @@ func TestForegroundReleasesAChildThatHasAnotherOwner(t *testing.T) {
 	require.Equal(t, []string{"shop*"}, f.ownersOf("not-controlled"))
 }
 
-func TestOrphanReleasesAChildThatItsOwnerDoesNotControl(t *testing.T) {
+func TestOrphanReleasesChildNotControlledByOwner(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("shared", shop, web)
@@ -163,7 +163,7 @@ func TestOrphanReleasesAChildThatItsOwnerDoesNotControl(t *testing.T) {
 	}
 }
 
-func TestAReleaseIgnoresAChildThatWasCreatedAnewOrIsGone(t *testing.T) {
+func TestReleaseIgnoresRecreatedOrDeletedChild(t *testing.T) {
 	for name, change := range map[string]func(f *fixture, child store.Object[Replica]) error{
 		"created anew": func(f *fixture, child store.Object[Replica]) error {
 			require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), child.Key)))
@@ -186,7 +186,7 @@ func TestAReleaseIgnoresAChildThatWasCreatedAnewOrIsGone(t *testing.T) {
 	}
 }
 
-func TestAReleaseOfAChildThatHasChangedIsAConflict(t *testing.T) {
+func TestReleaseOfChangedChildIsAConflict(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
 	child := f.child("a", "x", &web)
@@ -202,7 +202,7 @@ func TestAReleaseOfAChildThatHasChangedIsAConflict(t *testing.T) {
 }
 
 // While an owner is being deleted with Orphan, a child that is created anew may be one of its children again.
-func TestOrphanLooksAgainAtAChildThatWasCreatedAnew(t *testing.T) {
+func TestOrphanRereadsRecreatedChild(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
 	f.replica("a", &web)
@@ -223,7 +223,7 @@ func TestOrphanLooksAgainAtAChildThatWasCreatedAnew(t *testing.T) {
 
 // An oracle of the documentation: a child that has had owners is there as long as one of them is, and then refers to
 // exactly those of its owners that live.
-func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testing.T) {
+func TestChildrenFollowLastOwnerAfterEveryShortHistory(t *testing.T) {
 	const length, steps = 5, 6
 	total := 1
 	for range length {
@@ -293,7 +293,7 @@ func TestAfterEveryShortHistoryOfTwoOwnersChildrenFollowTheirLastOwner(t *testin
 	require.Greater(t, thinned, 100)
 }
 
-func TestOfAndKeysAreInOrderAndOfHasWhatTheOwnerControls(t *testing.T) {
+func TestOfAndKeysAreSorted(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	b, c, a := f.replica("b", &web), f.shared("c", shop, web), f.replica("a", &web)

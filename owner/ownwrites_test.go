@@ -51,7 +51,7 @@ func write(t *testing.T, test func(w *writer)) {
 	})
 }
 
-func TestAKeyWaitsUntilItsCacheHasSeenItsOwnWriteAndNoLonger(t *testing.T) {
+func TestKeyWaitsExactlyUntilCacheShowsItsWrite(t *testing.T) {
 	write(t, func(w *writer) {
 		for _, key := range []string{"a", "b", "c"} {
 			w.exp.ExpectVersion(key, uint64(w.replica(key, nil).Version))
@@ -68,7 +68,7 @@ func TestAKeyWaitsUntilItsCacheHasSeenItsOwnWriteAndNoLonger(t *testing.T) {
 	})
 }
 
-func TestADeletionIsWaitedForByItsVersion(t *testing.T) {
+func TestDeletionIsAwaitedByItsVersion(t *testing.T) {
 	write(t, func(w *writer) {
 		w.replica("a", nil)
 		w.source.catchUp()
@@ -81,7 +81,7 @@ func TestADeletionIsWaitedForByItsVersion(t *testing.T) {
 	})
 }
 
-func TestADeletionBySomebodyElseIsWaitedForByTheVersionOfAReadAfterIt(t *testing.T) {
+func TestDeletionByOthersIsAwaitedByVersionOfLaterRead(t *testing.T) {
 	write(t, func(w *writer) {
 		w.replica("a", nil)
 		w.source.catchUp()
@@ -99,7 +99,7 @@ func TestADeletionBySomebodyElseIsWaitedForByTheVersionOfAReadAfterIt(t *testing
 	})
 }
 
-func TestAWriteThatNoHandlerIsToldOfIsSeenAllTheSame(t *testing.T) {
+func TestWriteUnseenByHandlersMeetsExpectation(t *testing.T) {
 	write(t, func(w *writer) {
 		told, block := 0, make(chan struct{})
 		_, err := w.cache.AddHandler(informer.Handler[string, store.Object[Replica]]{

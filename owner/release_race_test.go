@@ -22,7 +22,7 @@ func (s vanishing) Update(ctx context.Context, o store.Object[Replica], pre ...s
 	return stored, err
 }
 
-func TestAReleaseIgnoresAChildThatChangesAndIsGoneBeforeItIsReadAgain(t *testing.T) {
+func TestReleaseIgnoresChildDeletedBeforeReread(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
 	child := f.child("a", "x", &web)

@@ -204,7 +204,7 @@ func (c *replicaSet) there() int {
 	return len(list.Items)
 }
 
-func TestAControllerCreatesTooManyOnAStaleCacheAndNotWithExpectations(t *testing.T) {
+func TestStaleCacheOvershootsOnlyWithoutExpectations(t *testing.T) {
 	story := func(m memory) (there []int) {
 		synctest.Test(t, func(t *testing.T) {
 			c := newReplicaSet(t, m)
@@ -262,7 +262,7 @@ func overshoots(t *testing.T, schedules int, newMemory func() memory) (bad int) 
 	return bad
 }
 
-func TestRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.T) {
+func TestRandomSchedulesOvershootOnlyWithoutExpectations(t *testing.T) {
 	for name, newMemory := range memories() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,7 +273,7 @@ func TestRandomSchedulesOvershootWithoutExpectationsAndNeverWithThem(t *testing.
 }
 
 // A key that is not settled is put aside, and comes back to the queue by nothing but the call that it is settled now.
-func TestAKeyThatIsHeldBackIsLetGoByTheEventThatSettlesIt(t *testing.T) {
+func TestHeldKeyIsReleasedByEventMeetingExpectations(t *testing.T) {
 	for name, newMemory := range memories() {
 		for seed := range 100 {
 			synctest.Test(t, func(t *testing.T) {
@@ -314,7 +314,7 @@ func TestAKeyThatIsHeldBackIsLetGoByTheEventThatSettlesIt(t *testing.T) {
 	}
 }
 
-func TestWhatASlowStartSkipsIsNotExpected(t *testing.T) {
+func TestSkippedSlowStartCreationsAreNotExpected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := memories()["Counted"]().(counting)
 		c := newReplicaSet(t, m)

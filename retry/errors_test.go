@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestAPermanentErrorIsNeverRetried(t *testing.T) {
+func TestPermanentErrorIsNeverRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newScript(fmt.Errorf("put: %w", retry.Permanent(errBusy)))
 		outer := 0
@@ -33,7 +33,7 @@ func TestAPermanentErrorIsNeverRetried(t *testing.T) {
 	})
 }
 
-func TestAnErrorSetsItsOwnDelay(t *testing.T) {
+func TestErrorSetsItsOwnDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(
 			retry.After(errBusy, 10*time.Second),
@@ -51,7 +51,7 @@ func TestAnErrorSetsItsOwnDelay(t *testing.T) {
 	})
 }
 
-func TestAnOwnDelayIsNotJittered(t *testing.T) {
+func TestOwnDelayIsNotJittered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(retry.After(errBusy, 10*time.Second))
 		b := wait.Backoff{Duration: time.Second, Jitter: 1, Rand: func() float64 { return 0.5 }}
@@ -60,26 +60,26 @@ func TestAnOwnDelayIsNotJittered(t *testing.T) {
 	})
 }
 
-func TestAnOwnDelayDoesNotMakeAnErrorRetriable(t *testing.T) {
+func TestOwnDelayDoesNotMakeErrorRetriable(t *testing.T) {
 	s := newScript(retry.After(io.EOF, 0))
 	err := retry.OnConflict(t.Context(), wait.Backoff{}, s.run)
 	assert.ErrorIs(t, err, io.EOF)
 	assert.Len(t, s.called, 1)
 }
 
-func TestMarkingNoErrorMakesNone(t *testing.T) {
+func TestMarkingNilReturnsNil(t *testing.T) {
 	assert.True(t, retry.Permanent(nil) == nil)
 	assert.True(t, retry.After(nil, time.Second) == nil)
 	assert.False(t, retry.IsPermanent(nil))
 	assert.False(t, retry.IsConflict(nil))
 }
 
-func TestTheFirstErrorThatKnowsDecidesAboutConflict(t *testing.T) {
+func TestFirstErrorInChainDecidesConflict(t *testing.T) {
 	assert.True(t, retry.IsConflict(errors.Join(conflict{true}, conflict{false})))
 	assert.False(t, retry.IsConflict(errors.Join(conflict{false}, conflict{true})))
 }
 
-func TestOnAttemptSeesEveryAttemptBeforeTheWait(t *testing.T) {
+func TestOnAttemptIsCalledBeforeEachWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type seen struct {
 			retry.Attempt

@@ -54,7 +54,7 @@ type several []error
 func (several) Error() string     { return "several" }
 func (s several) Unwrap() []error { return s }
 
-func TestAFailureDoesNotHideBehindAWait(t *testing.T) {
+func TestNotYetDoesNotHideJoinedFailure(t *testing.T) {
 	joins := map[string]func(a, b, c error) error{
 		"flat": func(a, b, c error) error { return errors.Join(a, b, c) },
 		"nested": func(a, b, c error) error {
@@ -104,7 +104,7 @@ func TestAFailureDoesNotHideBehindAWait(t *testing.T) {
 	assert.EqualError(t, retry.NotYet(errBusy, time.Minute), "busy")
 }
 
-func TestWhatIsNotFinishedGoesOnWhenItSays(t *testing.T) {
+func TestNotYetRetriesAfterItsDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(retry.NotYet(errBusy, 10*time.Second), retry.NotYet(errBusy, 0), errBusy)
 		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: doubling(5)}, s.run))
@@ -112,7 +112,7 @@ func TestWhatIsNotFinishedGoesOnWhenItSays(t *testing.T) {
 	})
 }
 
-func TestWorkThatIsNeverFinishedEndsAndIsStillNotFailed(t *testing.T) {
+func TestEndlessNotYetStopsWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
 		err := retry.Do(t.Context(), retry.Config{Backoff: wait.Backoff{Duration: time.Second, Steps: 3}}, func(context.Context) error {
@@ -128,7 +128,7 @@ func TestWorkThatIsNeverFinishedEndsAndIsStillNotFailed(t *testing.T) {
 	})
 }
 
-func TestOnConflictPassesOnAnUnfinishedError(t *testing.T) {
+func TestOnConflictReturnsNotYet(t *testing.T) {
 	calls := 0
 	err := retry.OnConflict(t.Context(), wait.Backoff{}, func(context.Context) error {
 		calls++

@@ -65,7 +65,7 @@ func TestDoTriesUntilItSucceeds(t *testing.T) {
 	})
 }
 
-func TestTheLastAttemptIsNotFollowedByAWait(t *testing.T) {
+func TestNoWaitAfterLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBusy, errBusy, io.EOF)
 		err := retry.Do(t.Context(), retry.Config{Backoff: doubling(3)}, s.run)
@@ -88,7 +88,7 @@ func TestReachingTheCapDoesNotEndTheAttempts(t *testing.T) {
 	})
 }
 
-func TestTheZeroBackoffIsTheDefaultAndZeroStepsHaveNoEnd(t *testing.T) {
+func TestZeroBackoffIsDefaultAndZeroStepsAreUnlimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, start := 0, time.Now()
 		err := retry.Do(t.Context(), retry.Config{}, func(context.Context) error { calls++; return errBusy })
@@ -109,14 +109,14 @@ func TestTheZeroBackoffIsTheDefaultAndZeroStepsHaveNoEnd(t *testing.T) {
 	})
 }
 
-func TestTheDefaultsAreThoseOfClientGo(t *testing.T) {
+func TestDefaultsMatchClientGo(t *testing.T) {
 	ms := time.Millisecond
 	r, b := retry.DefaultRetry(), retry.DefaultBackoff()
 	assert.Equal(t, wait.Backoff{Steps: 5, Duration: 10 * ms, Factor: 1, Jitter: 0.1}, r)
 	assert.Equal(t, wait.Backoff{Steps: 4, Duration: 10 * ms, Factor: 5, Jitter: 0.1}, b)
 }
 
-func TestAnEndedContextRunsTheFunctionZeroTimes(t *testing.T) {
+func TestEndedContextNeverRunsFunction(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	s := newScript()
@@ -129,7 +129,7 @@ func TestAnEndedContextRunsTheFunctionZeroTimes(t *testing.T) {
 	assert.ErrorIs(t, err, errStop, "never nil in place of the cancellation")
 }
 
-func TestACancelEndsTheWaitAtOnceAndIsReportedWithTheLastError(t *testing.T) {
+func TestCancelDuringWaitReturnsCauseAndLastError(t *testing.T) {
 	for name, end := range map[string]error{"by a backoff": errBusy, "that an error asked for": retry.After(errBusy, time.Hour)} {
 		t.Run("a wait "+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestACancelEndsTheWaitAtOnceAndIsReportedWithTheLastError(t *testing.T) {
 }
 
 // In client-go, a context.Canceled after one conflict came out as the conflict.
-func TestACancellationIsNotReportedAsTheConflictBeforeIt(t *testing.T) {
+func TestCancelIsNotReportedAsEarlierConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
@@ -171,7 +171,7 @@ func TestACancellationIsNotReportedAsTheConflictBeforeIt(t *testing.T) {
 	})
 }
 
-func TestACancellationDuringTheLastAttemptIsNotReportedAsGivingUp(t *testing.T) {
+func TestCancelDuringLastAttemptIsNotReportedAsGivingUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var seen retry.Attempt
 	err := retry.Do(ctx, retry.Config{
@@ -184,14 +184,14 @@ func TestACancellationDuringTheLastAttemptIsNotReportedAsGivingUp(t *testing.T) 
 	assert.Equal(t, retry.Attempt{Number: 1, Err: errBusy, Last: true}, seen)
 }
 
-func TestAnErrorThatSaysAllAboutTheCancellationIsReturnedAsItIs(t *testing.T) {
+func TestErrorWithCauseIsReturnedUnwrapped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := fmt.Errorf("store: put a: %w", context.Canceled)
 	err := retry.Do(ctx, retry.Config{}, func(context.Context) error { cancel(); return failed })
 	assert.Equal(t, failed, err)
 }
 
-func TestADefiniteOutcomeIsNotBlurredByACancellation(t *testing.T) {
+func TestCancelDoesNotObscureDefiniteOutcome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	assert.NoError(t, retry.Do(ctx, retry.Config{}, func(context.Context) error { cancel(); return nil }))
 
@@ -200,7 +200,7 @@ func TestADefiniteOutcomeIsNotBlurredByACancellation(t *testing.T) {
 	assert.Equal(t, io.EOF, err)
 }
 
-func TestATimeoutWithinAnAttemptIsAnErrorLikeOthers(t *testing.T) {
+func TestTimeoutWithinAttemptIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(context.DeadlineExceeded, context.Canceled)
 		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: doubling(0)}, s.run))
@@ -208,7 +208,7 @@ func TestATimeoutWithinAnAttemptIsAnErrorLikeOthers(t *testing.T) {
 	})
 }
 
-func TestOnErrorReturnsWhatIsNotRetriableAsItIs(t *testing.T) {
+func TestOnErrorReturnsNonRetriableErrorUnwrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBusy, io.EOF)
 		err := retry.OnError(t.Context(), doubling(5), func(err error) bool { return errors.Is(err, errBusy) }, s.run)
@@ -247,7 +247,7 @@ func TestOnConflictRetriesConflictsOnly(t *testing.T) {
 	}
 }
 
-func TestDoValueReturnsTheValueOfTheAttemptThatSucceeded(t *testing.T) {
+func TestDoValueReturnsValueOfSuccessfulAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		count := func(context.Context) (int, error) {

@@ -76,7 +76,7 @@ func swept(mode, janitor string) func() simtest.World {
 	}
 }
 
-func TestAMapThatIsEmptyAfterARestartIsFound(t *testing.T) {
+func TestMapLostOnRestartIsFound(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, swept(mode, "deletes"))
 		require.Len(t, report.Failures, 1)
@@ -98,7 +98,7 @@ func TestAMapThatIsEmptyAfterARestartIsFound(t *testing.T) {
 }
 
 // It is tried where it makes a difference: if every controller watches a kind, none can act before the others.
-func TestAColdStartNeedsAControllerThatDoesNotWait(t *testing.T) {
+func TestColdStartsAreOmittedIfEveryControllerWaits(t *testing.T) {
 	cold := func(world func() simtest.World) (plans []string) {
 		for _, plan := range simtest.Singles(t, world) {
 			if strings.HasPrefix(plan, "cold") {
@@ -115,7 +115,7 @@ func TestAColdStartNeedsAControllerThatDoesNotWait(t *testing.T) {
 }
 
 // Time does not pass before all controllers have begun, not even during a call that takes long.
-func TestAColdStartTakesNoTime(t *testing.T) {
+func TestColdStartTakesNoTime(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) slow(s get from/a#1)")
 		inOrder(t, text, "0s s.2 FAULT it starts", "0s s.2 FAULT the call takes 1m7s", "0s s.2 its controllers of from begin", "1m7s", "STEP change")
@@ -123,7 +123,7 @@ func TestAColdStartTakesNoTime(t *testing.T) {
 }
 
 // A controller that tries again and again until another has begun is in a loop only because of the fault.
-func TestALoopThatNeedsAColdStartIsAdvisory(t *testing.T) {
+func TestLoopNeedingColdStartIsAdvisory(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, swept(mode, "tries again"))
 		for _, f := range report.Failures {
@@ -158,7 +158,7 @@ func (p purge) Run(ctx context.Context) error {
 }
 
 // As with a manager, no part of stages Always and Leading starts before the caches have synced.
-func TestAPartInTheBackgroundStartsWithCachesThatHaveSynced(t *testing.T) {
+func TestBackgroundPartStartsWithSyncedCaches(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for _, stage := range []manager.Stage{manager.Always, manager.Leading} {
 			world := func() simtest.World {
@@ -187,7 +187,7 @@ func TestAPartInTheBackgroundStartsWithCachesThatHaveSynced(t *testing.T) {
 }
 
 // The new process is cold, and the one after it is not.
-func TestAColdStartIsThatOfOneProcess(t *testing.T) {
+func TestColdStartAffectsOneProcess(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) crash-after(s update to/a#1)")
 		inOrder(t, text, "s.2 FAULT it starts", "STEP change", "s.2 update to/a", "CRASH", "s.3 starts", "s.3 keeper: reconcile a")
@@ -196,7 +196,7 @@ func TestAColdStartIsThatOfOneProcess(t *testing.T) {
 }
 
 // Fairness counts from the start of the process: an alarm after 50 reconciles of a cold start is a bug, and after 150 it is advisory.
-func TestAnAlarmOfAColdStartIsFairForAWhile(t *testing.T) {
+func TestColdStartAlarmIsABugOnlyEarly(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for looks, severity := range map[int]simtest.Severity{50: simtest.Bug, 150: simtest.Advisory} {
 			world := func() simtest.World {

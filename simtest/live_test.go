@@ -48,7 +48,7 @@ func told() simtest.World {
 	})
 }
 
-func TestEachFaultDoesWhatItSaysInRunMode(t *testing.T) {
+func TestEachFaultInRunMode(t *testing.T) {
 	world := inMode("run", told)
 	for plan, want := range map[string][]string{
 		"crash-before(s create to/a#1)": {"STEP create", "CRASH", "s.2 starts", "s.2 create to/a", "STEP change", "s.2 update"},
@@ -158,7 +158,7 @@ func (s stubborn) Run(ctx context.Context) error {
 	return s.err
 }
 
-func TestAPartThatDoesNotEndAsItShouldIsReported(t *testing.T) {
+func TestBadlyStoppingPartIsReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		part  stubborn
 		mode  string
@@ -186,7 +186,7 @@ func TestAPartThatDoesNotEndAsItShouldIsReported(t *testing.T) {
 	}
 }
 
-func TestAModeThatDoesNotExistIsNamed(t *testing.T) {
+func TestUnknownModeIsNamed(t *testing.T) {
 	f := simtest.Replay(t, inMode("fast", copier), nil)
 	require.NotNil(t, f)
 	require.Contains(t, f.Problem, `there is no mode "fast"`)
@@ -236,7 +236,7 @@ func recorded() simtest.World {
 }
 
 // Events go to a store by themselves, under every fault, and nothing that they do disturbs the controller.
-func TestEventsToAStoreSurviveEveryFault(t *testing.T) {
+func TestStoredEventsSurviveEveryFault(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		t.Run(mode, func(t *testing.T) {
 			report := simtest.Explore(t, inMode(mode, func() simtest.World {

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest"
 )
 
-func TestAReplayLogsErrorsAndNoCrashes(t *testing.T) {
+func TestReplayLogsErrorsButNotCrashes(t *testing.T) {
 	var out bytes.Buffer
 	was := log.Writer()
 	log.SetOutput(&out)

@@ -19,102 +19,102 @@ var mutantsFlag = flag.Bool("mutants", false, "build the kit with each planted m
 var mutants = []struct{ name, file, was, becomes, test string }{
 	{
 		"crash-after does not apply the write", "sim/backend.go",
-		"	case fault.CrashBefore:", "	case fault.CrashBefore, fault.CrashAfter:", "TestEachFaultDoesWhatItSays",
+		"	case fault.CrashBefore:", "	case fault.CrashBefore, fault.CrashAfter:", "TestEachFault",
 	},
 	{
 		"lose-reply does not apply the write", "sim/backend.go",
-		"	case fault.LoseRequest:", "	case fault.LoseRequest, fault.LoseReply:", "TestEachFaultDoesWhatItSays",
+		"	case fault.LoseRequest:", "	case fault.LoseRequest, fault.LoseReply:", "TestEachFault",
 	},
 	{
 		"nobody writes in a conflict", "sim/backend.go",
-		"if f.Do == fault.Conflict {", "if false {", "TestEachFaultDoesWhatItSays",
+		"if f.Do == fault.Conflict {", "if false {", "TestEachFault",
 	},
 	{
 		"a watch loses an event", "sim/backend.go",
-		"if c.Kind == kind && q.Concern(&c.Record) {", "if c.Kind == kind && at%3 != 0 && q.Concern(&c.Record) {", "TestTheStoresOfASimulationAreStores",
+		"if c.Kind == kind && q.Concern(&c.Record) {", "if c.Kind == kind && at%3 != 0 && q.Concern(&c.Record) {", "TestSimulatedStoresKeepTheContract",
 	},
 	{
 		"a list forgets deletions", "database/database.go",
-		"			delete(there, c.Record.Key)", "", "TestTheStoresOfASimulationAreStores",
+		"			delete(there, c.Record.Key)", "", "TestSimulatedStoresKeepTheContract",
 	},
 	{
 		"a list of a cache that lags shows the present", "sim/backend.go",
-		"p.Run.DB.List(v.Lists(kind), kind, q)", "p.Run.DB.List(p.Run.DB.Version()+v.Lists(kind)*0, kind, q)", "TestEachFaultDoesWhatItSays",
+		"p.Run.DB.List(v.Lists(kind), kind, q)", "p.Run.DB.List(p.Run.DB.Version()+v.Lists(kind)*0, kind, q)", "TestEachFault",
 	},
 	{
 		"a zombie shares the term", "sim/process.go",
-		"term: s.terms}", "term: 1}", "TestALeaseFencesTheProcessThatHung",
+		"term: s.terms}", "term: 1}", "TestLeaseFencesHungProcess",
 	},
 	{
 		"terms are not compared", "database/database.go",
-		"if err := f.Check(db.terms[f.Lease]); err != nil {", "if err := f.Check(0); err != nil {", "TestALeaseFencesTheProcessThatHung",
+		"if err := f.Check(db.terms[f.Lease]); err != nil {", "if err := f.Check(0); err != nil {", "TestLeaseFencesHungProcess",
 	},
 	{
 		"a dead process writes", "sim/calls.go",
-		"	if p.dead.Load() {\n		runtime.Goexit()", "	if false {\n		runtime.Goexit()", "TestADeadProcessDoesNothing",
+		"	if p.dead.Load() {\n		runtime.Goexit()", "	if false {\n		runtime.Goexit()", "TestDeadProcessDoesNothing",
 	},
 	{
 		"down comes back at once", "sim/run.go",
-		"		p.Program.down = true", "", "TestEachFaultDoesWhatItSays",
+		"		p.Program.down = true", "", "TestEachFault",
 	},
 	{
 		"travel begins in the present", "sim/process.go",
-		`		p.freeze("", at)`, "", "TestEachFaultDoesWhatItSays",
+		`		p.freeze("", at)`, "", "TestEachFault",
 	},
 	{
 		"no controller begins last", "sim/process.go",
-		`return p.cold != "" && p.watches(l, p.cold)`, "return false && p.watches(l, p.cold)", "TestAMapThatIsEmptyAfterARestartIsFound",
+		`return p.cold != "" && p.watches(l, p.cold)`, "return false && p.watches(l, p.cold)", "TestMapLostOnRestartIsFound",
 	},
 	{
 		"a controller that begins last is left behind when time passes", "sim/calls.go",
-		"r.Turn() || r.warm()", "r.Turn()", "TestAColdStartTakesNoTime",
+		"r.Turn() || r.warm()", "r.Turn()", "TestColdStartTakesNoTime",
 	},
 	{
 		"a part in the background does not wait for the caches", "step/step.go",
-		"if stageOf(part.Background) == manager.Outer {", "if true {", "TestAPartInTheBackgroundStartsWithCachesThatHaveSynced",
+		"if stageOf(part.Background) == manager.Outer {", "if true {", "TestBackgroundPartStartsWithSyncedCaches",
 	},
 	{
 		"a gap has no new list", "view/view.go",
-		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestAGapMergesTheChangesOfAnObject",
+		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestGapMergesChangesOfObject",
 	},
 	{
 		"a cache that lags hears everything", "view/view.go",
-		"	if !v.frozen {\n		v.frozen, v.at", "	if v.frozen {\n		v.frozen, v.at", "TestEachFaultDoesWhatItSays",
+		"	if !v.frozen {\n		v.frozen, v.at", "	if v.frozen {\n		v.frozen, v.at", "TestEachFault",
 	},
 	{
 		"a former leader notices at once", "sim/leader.go",
-		"!all && time.Now().Before(p.until)", "false", "TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
+		"!all && time.Now().Before(p.until)", "false", "TestLeaderContinuesUntilItNoticesLostLease",
 	},
 	{
 		"an effect never arrives", "sim/leader.go",
-		"			err = c.call()", "", "TestACallOfAFormerLeaderCanArriveAfterTheCleanup",
+		"			err = c.call()", "", "TestFormerLeadersCallMayArriveAfterCleanup",
 	},
 	{
 		"a leader that leads again has its former term", "sim/leader.go",
-		"	s.terms++\n", "", "TestALeaderLeadsAgainWithTheNextTerm",
+		"	s.terms++\n", "", "TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
 		"the call of the former term does not arrive", "sim/calls.go",
-		"		r.late = append(r.late, h.late)\n", "", "TestALeaderLeadsAgainWithTheNextTerm",
+		"		r.late = append(r.late, h.late)\n", "", "TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
 		"a leader that leads again has forgotten its queues", "step/step.go",
 		"		disconnect, err := loop.Connect(l.p.Context)\n		if err != nil {\n			l.p.Run", "		disconnect, err := func() { _ = loop }, error(nil)\n		if err != nil {\n			l.p.Run",
-		"TestALeaderLeadsAgainWithTheNextTerm",
+		"TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
 		"slow takes no time", "sim/calls.go",
-		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFaultDoesWhatItSays",
+		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFault",
 	},
 	{
 		"in run mode, a process that hangs keeps its lease", "live/life.go",
 		"	if !was {\n		l.driver.leases.Delete", "	if !was && !hangs {\n		l.driver.leases.Delete",
-		"TestEachFaultDoesWhatItSaysInRunMode",
+		"TestEachFaultInRunMode",
 	},
 	{
 		"in run mode, a former leader hears at once that it is one", "live/leases.go",
 		"told := l.of.untold(); told != nil {", "told := l.of.untold(); told != nil && false {",
-		"TestALeaderThatLosesItsLeaseGoesOnUntilItNotices",
+		"TestLeaderContinuesUntilItNoticesLostLease",
 	},
 }
 

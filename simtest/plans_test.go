@@ -16,7 +16,7 @@ import (
 )
 
 // A plan that is left out ends as the one that stands for it.
-func TestAPlanThatIsPrunedEndsLikeAnother(t *testing.T) {
+func TestPrunedPlanEndsLikeItsRepresentative(t *testing.T) {
 	pruned := 0
 	for name, world := range map[string]func() simtest.World{
 		"copier": copier, "sites": sitesWorld, "farms": farms("", true, owner.Background), "led": farms("main", true, owner.Foreground),
@@ -34,7 +34,7 @@ func TestAPlanThatIsPrunedEndsLikeAnother(t *testing.T) {
 }
 
 // A lock that the process holds is over when it continues after a pause.
-func TestTimePassesDuringEachCall(t *testing.T) {
+func TestEachCallTakesTime(t *testing.T) {
 	world := func() simtest.World {
 		var until time.Time
 		w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
@@ -61,7 +61,7 @@ func TestTimePassesDuringEachCall(t *testing.T) {
 }
 
 // A retry after a long fault still counts.
-func TestTheEndOfALongFaultIsNotTheEnd(t *testing.T) {
+func TestRetryAfterLongFaultCounts(t *testing.T) {
 	inOrder(t, simtest.Timeline(t, copier, "pause(s get to/a#2) lose-request(s update to/a#1)"),
 		"hangs", "FAULT the request is lost", "s.1 update to/a")
 }

@@ -19,14 +19,14 @@ import (
 
 // Without faults, the stores of a simulation keep the contract of a store and of a source.
 
-func TestTheStoresOfASimulationAreStores(t *testing.T) {
+func TestSimulatedStoresKeepTheContract(t *testing.T) {
 	storetest.RunInBubbles(t, func(*testing.T) storetest.Database {
 		handles, expire := simtest.Handles(2)
 		return storetest.Database{Handles: handles, Remembers: 1000, Expire: expire}
 	})
 }
 
-func TestTheSourcesOfASimulationAreSources(t *testing.T) {
+func TestSimulatedSourcesKeepTheContract(t *testing.T) {
 	informertest.Run(t, func(t *testing.T) informertest.Subject[store.Object[number]] {
 		handles, expire := simtest.Handles(1)
 		numbers, err := store.Open[number](handles[0], "number", store.Config[number]{})
@@ -68,7 +68,7 @@ func TestTheSourcesOfASimulationAreSources(t *testing.T) {
 var runsFlag = flag.Int("runs", 0, "how often a plan is run to see that every run is the same; defaults to 30; other tests have more steps")
 
 // The lines of the timeline are the trace. Their times are left out: pauses between attempts are random.
-func TestTheSamePlanGivesTheSameRun(t *testing.T) {
+func TestSamePlanGivesSameRun(t *testing.T) {
 	runs := cmp.Or(*runsFlag, 30)
 	for _, mode := range []string{"step", "run"} {
 		for _, plan := range []string{

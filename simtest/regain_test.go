@@ -20,7 +20,7 @@ import (
 )
 
 // It is the same process, with what it remembers. Its call of the former term arrives when it leads again.
-func TestALeaderLeadsAgainWithTheNextTerm(t *testing.T) {
+func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		t.Run(mode, func(t *testing.T) {
 			calls := make(map[string]int)
@@ -66,7 +66,7 @@ func TestALeaderLeadsAgainWithTheNextTerm(t *testing.T) {
 }
 
 // The receiver asks a store who leads, and compares names. It takes a call of the former term for one of the current leader.
-func TestAReceiverThatKnowsLeadersByNameIsFound(t *testing.T) {
+func TestReceiverIdentifyingLeadersByNameIsFound(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, func() simtest.World {
 			told, processes := 0, 0
@@ -134,7 +134,7 @@ func (w worker) Run(ctx context.Context) error {
 }
 
 // A part in the background that needs the lease ends with it, and runs again in the next term.
-func TestABackgroundPartRunsOncePerTerm(t *testing.T) {
+func TestBackgroundPartRunsOncePerTerm(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := func() simtest.World {
 			w := copier()
@@ -156,7 +156,7 @@ func TestABackgroundPartRunsOncePerTerm(t *testing.T) {
 }
 
 // A process that has led twice does not know at once when it loses its lease again.
-func TestALeaderThatLeadsAgainCanLoseItsLeaseAgain(t *testing.T) {
+func TestReelectedLeaderMayLoseItsLeaseAgain(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := inMode(mode, func() simtest.World {
 			return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
@@ -184,7 +184,7 @@ func (lingerer) Run(ctx context.Context) error {
 }
 
 // A process leads again when all parts of its former term have ended.
-func TestATermBeginsAfterThePartsOfTheFormerOne(t *testing.T) {
+func TestTermStartsAfterPartsOfPreviousTermEnd(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := func() simtest.World {
 			w := copier()

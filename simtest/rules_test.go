@@ -57,7 +57,7 @@ type both struct {
 	froms, tos store.Store[number]
 }
 
-func TestALoopIsToldFromChurn(t *testing.T) {
+func TestHotLoopDiffersFromChurn(t *testing.T) {
 	for rule, write := range map[simtest.Rule]bool{"hot-loop": false, "churn": true} {
 		report := simtest.Explore(t, func() simtest.World {
 			n := 0
@@ -80,7 +80,7 @@ func TestALoopIsToldFromChurn(t *testing.T) {
 }
 
 // The user's change is put back by a process that copies what it has seen in the past.
-func TestAWriteOfTheUserThatIsUndoneIsFound(t *testing.T) {
+func TestUndoneUserWriteIsFound(t *testing.T) {
 	world := func() simtest.World {
 		first := true
 		w := watchBoth(func(ctx context.Context, b both, key string) error {
@@ -108,7 +108,7 @@ func TestAWriteOfTheUserThatIsUndoneIsFound(t *testing.T) {
 	require.Contains(t, report.Failures[0].String(), "state  ~ from/a N: 2 -> 1")
 }
 
-func TestTwoOwnersThatLiveAreFound(t *testing.T) {
+func TestTwoLiveOwnersAreFound(t *testing.T) {
 	world := func(both bool) func() simtest.World {
 		return func() simtest.World {
 			w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
@@ -139,7 +139,7 @@ func TestTwoOwnersThatLiveAreFound(t *testing.T) {
 }
 
 // A deletion by name on a view of the past is doubtful. With the UID, or after a read of the store, it is not.
-func TestADeletionOnAViewOfThePastIsDoubtful(t *testing.T) {
+func TestDeleteByNameOnStaleViewIsAdvisory(t *testing.T) {
 	world := func(how string) func() simtest.World {
 		return func() simtest.World {
 			w := watchBoth(func(ctx context.Context, b both, key string) error {
@@ -193,7 +193,7 @@ func TestADeletionOnAViewOfThePastIsDoubtful(t *testing.T) {
 
 // A creation that depends on what the cache shows is doubtful if the cache does not show the last one. This system creates as many
 // objects as it cannot see.
-func TestACreationBeforeTheCacheShowsTheLastOneIsDoubtful(t *testing.T) {
+func TestCreateOnStaleCacheIsAdvisory(t *testing.T) {
 	world := func() simtest.World {
 		w := watchBoth(func(ctx context.Context, b both, key string) error {
 			o, ok := b.from.Get(key)
@@ -220,7 +220,7 @@ func TestACreationBeforeTheCacheShowsTheLastOneIsDoubtful(t *testing.T) {
 }
 
 // As long as the cache of from lags, each write of to/b leads to the next. Real caches do not lag that long.
-func TestAnAlarmThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
+func TestAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 	report := simtest.Explore(t, feedsOnALag)
 	for _, f := range report.Failures {
 		t.Error(f)
@@ -232,7 +232,7 @@ func TestAnAlarmThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
 }
 
 // An alarm of the user is advisory as well if it needs more than 100 reconciles of a lag, and says so. With fewer it is a bug.
-func TestAnAlarmOfTheUserThatNeedsAnUnfairFaultIsAdvisory(t *testing.T) {
+func TestUserAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for limit, severity := range map[int]simtest.Severity{50: simtest.Bug, 150: simtest.Advisory} {
 			report := simtest.Explore(t, func() simtest.World {
@@ -294,7 +294,7 @@ func feedsOnALag() simtest.World {
 	return w
 }
 
-func TestAPlanWhoseSecondRunDiffersIsDoubtful(t *testing.T) {
+func TestNondeterministicPlanIsReported(t *testing.T) {
 	var calls atomic.Int64
 	report := simtest.Explore(t, func() simtest.World {
 		return worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
@@ -312,7 +312,7 @@ func TestAPlanWhoseSecondRunDiffersIsDoubtful(t *testing.T) {
 	require.Contains(t, of(report.Advice, "nondeterminism")[0].Problem, "a second run of this plan differs")
 }
 
-func TestEveryRuleSaysWhatItMeans(t *testing.T) {
+func TestEveryRuleIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)
 	for _, rule := range simtest.Rules() {

@@ -14,8 +14,8 @@ import (
 // child is what sets a test apart that another test runs in a process of its own.
 const child = "SIMTEST_CHILD"
 
-// TestRunOfAChild fails, for the tests below.
-func TestRunOfAChild(t *testing.T) {
+// TestRunInChildProcess fails, for the tests below.
+func TestRunInChildProcess(t *testing.T) {
 	if os.Getenv(child) == "" {
 		t.Skip("other tests run it")
 	}
@@ -26,23 +26,23 @@ func TestRunOfAChild(t *testing.T) {
 	})
 }
 
-// runChild runs TestRunOfAChild in a directory.
+// runChild runs TestRunInChildProcess in a directory.
 func runChild(t *testing.T, dir string, args ...string) (out string, failed bool) {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.Command(self, append([]string{"-test.run=^TestRunOfAChild$"}, args...)...)
+	cmd := exec.Command(self, append([]string{"-test.run=^TestRunInChildProcess$"}, args...)...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), child+"=1")
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil
 }
 
-func TestAPlanThatFailedIsKeptAndTriedFirst(t *testing.T) {
+func TestFailedPlanIsSavedAndTriedFirst(t *testing.T) {
 	dir := t.TempDir()
 	out, failed := runChild(t, dir)
 	require.True(t, failed)
-	require.Contains(t, out, "the plan is in testdata/simtest/TestRunOfAChild/")
-	files, err := filepath.Glob(filepath.Join(dir, "testdata/simtest/TestRunOfAChild/*"))
+	require.Contains(t, out, "the plan is in testdata/simtest/TestRunInChildProcess/")
+	files, err := filepath.Glob(filepath.Join(dir, "testdata/simtest/TestRunInChildProcess/*"))
 	require.NoError(t, err)
 	require.Len(t, files, 2)
 	const plan = "lose-request(sites create server/a-1#1)"
@@ -64,12 +64,12 @@ func TestAPlanThatFailedIsKeptAndTriedFirst(t *testing.T) {
 
 func writePlan(t *testing.T, dir, name, text string) {
 	t.Helper()
-	dir = filepath.Join(dir, "testdata/simtest/TestRunOfAChild")
+	dir = filepath.Join(dir, "testdata/simtest/TestRunInChildProcess")
 	require.NoError(t, os.MkdirAll(dir, 0o777))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
 }
 
-func TestAPlanThatDoesNotApplySaysWhy(t *testing.T) {
+func TestInapplicablePlanReportsReason(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"1": "crash-after(places update site/a#1)",
@@ -85,7 +85,7 @@ func TestAPlanThatDoesNotApplySaysWhy(t *testing.T) {
 		writePlan(t, dir, name, text)
 	}
 	out, _ := runChild(t, dir)
-	const file = "testdata/simtest/TestRunOfAChild/"
+	const file = "testdata/simtest/TestRunInChildProcess/"
 	for _, want := range []string{
 		file + `1: the plan does not apply anymore: crash-after(places update site/a#1): there is no system "places", only sites. Correct the file, or delete it`,
 		file + `2: the plan does not apply anymore: crash-after(sites update place/a#1): sites never does this, or anything to the kind "place". Correct`,
@@ -104,10 +104,10 @@ func TestAPlanThatDoesNotApplySaysWhy(t *testing.T) {
 	require.Contains(t, out, "simtest: the plan does not apply: crash-after(sites create site/a#1): sites never does this, but update site/a")
 }
 
-func TestALongRunTellsHowFarItIs(t *testing.T) {
+func TestLongRunReportsProgress(t *testing.T) {
 	out, _ := runChild(t, t.TempDir(), "-simtest.progress=1ns", "-simtest.budget=50ms")
-	require.Regexp(t, `simtest: TestRunOfAChild: \d+ of \d+ plans, \d+ per second, \d+s left\n`, out)
-	require.Regexp(t, `simtest: TestRunOfAChild: \d+ plans, \d+ per second, random plans for another 0s\n`, out)
+	require.Regexp(t, `simtest: TestRunInChildProcess: \d+ of \d+ plans, \d+ per second, \d+s left\n`, out)
+	require.Regexp(t, `simtest: TestRunInChildProcess: \d+ plans, \d+ per second, random plans for another 0s\n`, out)
 	out, _ = runChild(t, t.TempDir())
 	require.NotContains(t, out, "per second")
 	out, failed := runChild(t, t.TempDir(), "-simtest.budget=soon")
@@ -115,11 +115,11 @@ func TestALongRunTellsHowFarItIs(t *testing.T) {
 	require.Contains(t, out, `simtest: -simtest.budget: time: invalid duration "soon"`)
 }
 
-func TestAPageShowsWhatWasFound(t *testing.T) {
+func TestReportPageShowsFailures(t *testing.T) {
 	dir := t.TempDir()
 	out, _ := runChild(t, dir, "-simtest.html=pages")
-	require.Contains(t, out, "simtest: the page is pages/TestRunOfAChild.html")
-	text, err := os.ReadFile(filepath.Join(dir, "pages/TestRunOfAChild.html"))
+	require.Contains(t, out, "simtest: the page is pages/TestRunInChildProcess.html")
+	text, err := os.ReadFile(filepath.Join(dir, "pages/TestRunInChildProcess.html"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), "server/a-0 is missing at the end; without faults it exists: {&#34;Site&#34;:&#34;a&#34;}")
 	require.Contains(t, string(text), "-simtest.plan='crash-after(sites update site/a#1)'")

@@ -74,7 +74,7 @@ func told3() simtest.World {
 }
 
 // Each fault is tried wherever it can happen, and nowhere else.
-func TestEachFaultIsTriedWhereItCanHappen(t *testing.T) {
+func TestEachFaultIsTriedWherePossible(t *testing.T) {
 	plans := simtest.Singles(t, told3)
 	for _, p := range plans {
 		require.NotContains(t, p, "(t ", "no fault hits a trusted system")
@@ -98,7 +98,7 @@ func TestEachFaultIsTriedWhereItCanHappen(t *testing.T) {
 }
 
 // A plan is left out only if nothing can tell its run from that of another.
-func TestAPlanThatCanDifferIsNotPruned(t *testing.T) {
+func TestDifferingPlanIsNotPruned(t *testing.T) {
 	var truth store.Store[number]
 	world := func() simtest.World {
 		w := spinWorld("step", func(env *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {
@@ -151,7 +151,7 @@ func TestAPlanThatCanDifferIsNotPruned(t *testing.T) {
 }
 
 // Each pair is tried once, and the seed chooses which.
-func TestPairsAreChosenByTheSeed(t *testing.T) {
+func TestSeedDeterminesPairs(t *testing.T) {
 	pairs := func(n int, seed uint64) (some []string) {
 		for _, plan := range simtest.Tried(t, copier, search.Limits{Pairs: n, Seed: seed}) {
 			if parsed, err := simtest.ParsePlan(plan); err == nil && len(parsed) == 2 {
@@ -171,7 +171,7 @@ func TestPairsAreChosenByTheSeed(t *testing.T) {
 	require.Len(t, slices.Compact(slices.Sorted(slices.Values(all))), len(all), "each pair once")
 }
 
-func TestEachPlanThatFailsIsCounted(t *testing.T) {
+func TestEachFailingPlanIsCounted(t *testing.T) {
 	report := simtest.Explore(t, func() simtest.World {
 		w := sitesWorld()
 		w.Pairs = -1
@@ -186,7 +186,7 @@ func TestEachPlanThatFailsIsCounted(t *testing.T) {
 }
 
 // A plan of several faults shrinks to the one that matters, and that to the first time that it matters.
-func TestAFaultIsShrunkToTheFirstTime(t *testing.T) {
+func TestFaultIsShrunkToFirstOccurrence(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := filepath.Join("testdata", "simtest", t.Name())
 	require.NoError(t, os.MkdirAll(dir, 0o777))
@@ -218,7 +218,7 @@ func TestAFaultIsShrunkToTheFirstTime(t *testing.T) {
 }
 
 // The limit is what a system may do, and one more is too much.
-func TestASystemMayReconcileUpToTheLimit(t *testing.T) {
+func TestReconcilesUpToLimitAreAccepted(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for limit, fails := range map[int]bool{5: false, 4: true} {
 			f := simtest.Replay(t, func() simtest.World {
@@ -241,7 +241,7 @@ func TestASystemMayReconcileUpToTheLimit(t *testing.T) {
 	}
 }
 
-func TestAListFails(t *testing.T) {
+func TestListMayFail(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{}, func(ctx context.Context, s stores, _ string) error {
 			_, err := s.froms.List(ctx)
@@ -252,7 +252,7 @@ func TestAListFails(t *testing.T) {
 }
 
 // In run mode, the reconciles that workers have taken together begin in the order of their keys.
-func TestReconcilesOfSeveralWorkersBeginInOrder(t *testing.T) {
+func TestReconcilesOfSeveralWorkersStartInOrder(t *testing.T) {
 	world := func() simtest.World {
 		w := spinWorld("run", func(_ *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {
 			c, err := loopOf("c", from, controller.Config[string]{Workers: 9}, func(context.Context, string) (controller.Result, error) {

@@ -90,7 +90,7 @@ func inOrder(t *testing.T, text string, words ...string) {
 	}
 }
 
-func TestEachFaultDoesWhatItSays(t *testing.T) {
+func TestEachFault(t *testing.T) {
 	const create = "create to/a"
 	for plan, want := range map[string][]string{
 		"crash-before(s create to/a#1)": {"STEP create", "CRASH", "s.2 starts", "s.2 create to/a", "STEP change", "s.2 update"},
@@ -123,7 +123,7 @@ func TestEachFaultDoesWhatItSays(t *testing.T) {
 	}
 }
 
-func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
+func TestSurvivingWorldReportsNothingAndIsDeterministic(t *testing.T) {
 	report := simtest.Explore(t, copier)
 	require.Empty(t, report.Failures)
 	require.Zero(t, report.Failing)
@@ -144,7 +144,7 @@ func TestAWorldThatSurvivesIsSilentAndEveryRunIsTheSame(t *testing.T) {
 }
 
 // A gap that no change ends is over at the end. A key that looks again now and then gets the time to see what is there.
-func TestAKeyThatLooksAgainSeesTheEndOfAGap(t *testing.T) {
+func TestPeriodicReconcileSeesEndOfGap(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := func() simtest.World {
 			w := copier()
@@ -177,7 +177,7 @@ func TestAKeyThatLooksAgainSeesTheEndOfAGap(t *testing.T) {
 }
 
 // The list after a gap shows the last change alone. Without a gap, a cache hears of each.
-func TestAGapMergesTheChangesOfAnObject(t *testing.T) {
+func TestGapMergesChangesOfObject(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for plan, want := range map[string][]int{"": {1, 1, 2}, "gap(s from/a#1 to 2)": {2}} {
 			var heard []int
@@ -207,7 +207,7 @@ func TestAGapMergesTheChangesOfAnObject(t *testing.T) {
 }
 
 // What a dead process does in its deferred functions has no effect.
-func TestADeadProcessDoesNothing(t *testing.T) {
+func TestDeadProcessDoesNothing(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
 			defer func() {
@@ -245,7 +245,7 @@ func overwrite(ctx context.Context, s stores, key string) error {
 }
 
 // A leader that has lost its lease continues while the next one leads. Its writes carry the old term, until it notices.
-func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
+func TestLeaderContinuesUntilItNoticesLostLease(t *testing.T) {
 	terms := make(map[string]bool)
 	world := func() simtest.World {
 		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
@@ -278,7 +278,7 @@ func TestALeaderThatLosesItsLeaseGoesOnUntilItNotices(t *testing.T) {
 }
 
 // It notices when the time has come, even while a call is on its way.
-func TestALeaderThatHasLostItsLeaseNoticesInTime(t *testing.T) {
+func TestLeaderNoticesLostLeaseInTime(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
 			if l, _ := leaderelect.FromContext(ctx); l.Term() == 1 {
@@ -299,7 +299,7 @@ func TestALeaderThatHasLostItsLeaseNoticesInTime(t *testing.T) {
 	require.NotContains(t, text, "third", "the context has ended")
 }
 
-func TestAnEffectOfAFormerLeaderArrivesLate(t *testing.T) {
+func TestFormerLeadersEffectArrivesLate(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
 			return s.env.Effect(ctx, "tell", func(ctx context.Context) error {
@@ -326,7 +326,7 @@ func TestAnEffectOfAFormerLeaderArrivesLate(t *testing.T) {
 	require.Equal(t, []string{"STEP create", "CRASH", "STEP change", "arrives"}, by(100), "at the end, at the latest")
 }
 
-func TestALeaseFencesTheProcessThatHung(t *testing.T) {
+func TestLeaseFencesHungProcess(t *testing.T) {
 	const plan = "zombie(s effect think#2)"
 	with := func(lease string) func() simtest.World {
 		return func() simtest.World { return worldOf(simtest.System{Lease: lease}, overwrite) }
@@ -336,7 +336,7 @@ func TestALeaseFencesTheProcessThatHung(t *testing.T) {
 }
 
 // Each world has one fault, which one of the rules of the kit finds.
-func TestEachRuleFindsWhatItIsFor(t *testing.T) {
+func TestEachRuleFindsItsBug(t *testing.T) {
 	for name, c := range map[string]struct {
 		world simtest.World
 		says  string
@@ -428,7 +428,7 @@ func ignore(err, target error) error {
 	return err
 }
 
-func TestAlwaysIsCalledAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
+func TestAlwaysRunsAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 	commits, goals := 0, 0
 	world := func() simtest.World {
 		w := copier()
@@ -454,7 +454,7 @@ func TestAlwaysIsCalledAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 }
 
 // A mistake after one fault needs the first step of the user alone.
-func TestAFailureIsShrunk(t *testing.T) {
+func TestFailureIsShrunk(t *testing.T) {
 	world := func() simtest.World {
 		w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
 			o, ok := s.from.Get(key)
@@ -484,7 +484,7 @@ func TestAFailureIsShrunk(t *testing.T) {
 	require.Contains(t, f.String(), "3 more plans fail in the same way, such as lose-reply(s create to/second2#1)")
 }
 
-func TestAPlanThatCannotBeReadIsNamed(t *testing.T) {
+func TestUnparsablePlanIsNamed(t *testing.T) {
 	for text, says := range map[string]string{
 		"crash-after":                      `"crash-after" has no arguments`,
 		"explode(s create to/a#1)":         "explode: there is no such fault",
@@ -517,7 +517,7 @@ func FuzzParsePlan(f *testing.F) {
 }
 
 // A plan that was not parsed may name what is no fault.
-func TestAPlanWithAnUnknownFaultIsNotReplayed(t *testing.T) {
+func TestPlanWithUnknownFaultIsNotReplayed(t *testing.T) {
 	for _, bad := range []simtest.Fault{
 		{Do: "explode", System: "s", Op: "create", Object: "to/a", Nth: 1},
 		{Do: "crash-after", System: "s", Op: "create", Object: "to/a"},

@@ -67,7 +67,7 @@ func sitesWorld() simtest.World {
 	}
 }
 
-func TestThePageShowsThisProgramAndWhatItPrints(t *testing.T) {
+func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)
 	program, err := os.ReadFile("sites_test.go")

@@ -143,7 +143,7 @@ func spinWorld(mode string, parts func(*simtest.Env, *store.Informer[number]) ([
 	}
 }
 
-func TestALoopWithoutACallIsHot(t *testing.T) {
+func TestLoopWithoutCallsIsHotLoop(t *testing.T) {
 	endsInRealTime(t)
 	for name, parts := range spinning {
 		for _, mode := range []string{"step", "run"} {
@@ -173,7 +173,7 @@ func (c caller) Run(ctx context.Context) error {
 }
 
 // A reconcile, or a part, that makes call after call never lets time pass.
-func TestCallsWithoutEndAreALoop(t *testing.T) {
+func TestEndlessCallsAreALoop(t *testing.T) {
 	endsInRealTime(t)
 	type calls func(env *simtest.Env, ctx context.Context) error
 	get := func(env *simtest.Env, ctx context.Context) error {
@@ -234,7 +234,7 @@ func TestCallsWithoutEndAreALoop(t *testing.T) {
 }
 
 // A part that polls as often as it likes lets time pass.
-func TestAPartThatPollsIsNoLoop(t *testing.T) {
+func TestPollingPartIsNoLoop(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		polls := 0
 		world := spinWorld(mode, func(env *simtest.Env, _ *store.Informer[number]) ([]simtest.Part, error) {
@@ -258,7 +258,7 @@ func TestAPartThatPollsIsNoLoop(t *testing.T) {
 }
 
 // Nothing else happens during a reconcile in step mode, so a reconcile that never returns would block the run.
-func TestAReconcileThatDoesNotReturnIsReported(t *testing.T) {
+func TestHangingReconcileIsReported(t *testing.T) {
 	for name, wait := range map[string]func(context.Context){
 		"it waits": func(ctx context.Context) { <-ctx.Done() },
 		"it polls": func(ctx context.Context) {
@@ -283,7 +283,7 @@ func TestAReconcileThatDoesNotReturnIsReported(t *testing.T) {
 }
 
 // A loop looks the same everywhere, so its middle is left out.
-func TestATimelineThatIsTooLongIsShortened(t *testing.T) {
+func TestLongTimelineIsShortened(t *testing.T) {
 	f := simtest.Replay(t, spinWorld("step", spinning["it adds its own key"]), nil)
 	require.NotNil(t, f)
 	require.Equal(t, 301, strings.Count(f.Timeline, "\n"))
@@ -292,7 +292,7 @@ func TestATimelineThatIsTooLongIsShortened(t *testing.T) {
 }
 
 // No call, and no reconcile, ends this loop, so the kit can only say in which plan it is.
-func TestAPlanThatDoesNotEndIsNamed(t *testing.T) {
+func TestHangingPlanIsNamed(t *testing.T) {
 	endsInRealTime(t)
 	for plan, says := range map[string]string{
 		"":                  "the run without faults has not ended after 1ns",

@@ -19,7 +19,7 @@ type small struct{ backend.Backend }
 
 func (small) Capabilities() backend.Capabilities { return backend.Capabilities{MaxBytes: 400} }
 
-func TestARecordThatIsTooLargeIsRefusedAndNothingIsWritten(t *testing.T) {
+func TestOversizedRecordIsRejected(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	apps := must(store.Open(small{db}, "app", store.Config[App]{}))
 	o := create(t, apps, "web")
@@ -43,7 +43,7 @@ type Rates struct {
 
 type Rate struct{ PerSecond float64 }
 
-func TestAValueThatDoesNotEncodeIsRefusedWithThePathOfTheField(t *testing.T) {
+func TestUnencodableValueIsRejectedWithFieldPath(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	rates := must(store.Open(db, "rates", store.Config[Rates]{}))
 	require.False(t, store.IsDirect(rates), "an interface is no plain data")
@@ -66,7 +66,7 @@ func TestAValueThatDoesNotEncodeIsRefusedWithThePathOfTheField(t *testing.T) {
 	assert.EqualValues(t, 1, o.Version, "nothing else was written")
 }
 
-func TestNamesThatNotEveryBackendCanHoldAreRefused(t *testing.T) {
+func TestNonPortableNamesAreRejected(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	for name, bad := range map[string]string{
 		"the key is empty": "", "contains NUL": "a\x00b", "is not UTF-8": "a\xffb", "has 1025 bytes, 1024 are allowed": strings.Repeat("k", 1025),
@@ -98,7 +98,7 @@ func TestNamesThatNotEveryBackendCanHoldAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKindThatCannotBeOpenedSaysWhy(t *testing.T) {
+func TestOpenErrorsNameTheReason(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	encode := func(int) ([]byte, error) { return nil, nil }
 	for want, open := range map[string]func() error{
@@ -122,7 +122,7 @@ func TestAKindThatCannotBeOpenedSaysWhy(t *testing.T) {
 	require.ErrorContains(t, err, "it is open with values of type int already, not string", "through any handle")
 }
 
-func TestACodecOfTheCallerIsUsed(t *testing.T) {
+func TestCustomCodecIsUsed(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	cfg := store.Config[int]{
 		Encode: func(n int) ([]byte, error) {

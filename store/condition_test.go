@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
+func TestConditionTimeChangesWithItsStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cs store.Conditions
 		start := time.Now().UTC()
@@ -35,7 +35,7 @@ func TestAConditionKeepsItsTimeUntilItTurns(t *testing.T) {
 	})
 }
 
-func TestAllConditionsHoldForAGeneration(t *testing.T) {
+func TestConditionsAllOK(t *testing.T) {
 	var cs store.Conditions
 	assert.False(t, cs.AllOK(0), "there are none")
 	cs.Set(store.Condition{Type: "Ready", OK: true, Generation: 2})

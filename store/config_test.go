@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-func TestHalfACodecIsAnErrorThatNamesTheField(t *testing.T) {
+func TestIncompleteCodecErrorNamesTheField(t *testing.T) {
 	encode := func(s string) ([]byte, error) { return json.Marshal(s) }
 	decode := func(b []byte) (s string, err error) { return s, json.Unmarshal(b, &s) }
 	db := must(store.NewMemory(store.MemoryConfig{}))
@@ -23,7 +23,7 @@ func TestHalfACodecIsAnErrorThatNamesTheField(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestAStoreWithoutADatabaseIsAnError(t *testing.T) {
+func TestOpenWithoutBackendIsAnError(t *testing.T) {
 	for _, db := range []backend.Backend{nil, (*store.Memory)(nil)} {
 		_, err := store.Open(db, "texts", store.Config[string]{})
 		require.EqualError(t, err, "store: open texts: the backend is nil")

@@ -36,7 +36,7 @@ func places(o *store.Object[job]) map[string]uintptr {
 	}
 }
 
-func TestAnUpdateCopiesOnlyWhatIsNew(t *testing.T) {
+func TestUpdateCopiesOnlyChangedParts(t *testing.T) {
 	for part, change := range map[string]func(o *store.Object[job]){
 		"size":       func(o *store.Object[job]) { o.Value.Size++ },
 		"args":       func(o *store.Object[job]) { o.Value.Args[0] = "-q" },
@@ -68,7 +68,7 @@ func TestAnUpdateCopiesOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestAWriteAllocatesWhatItKeepsAndWhatItReturns(t *testing.T) {
+func TestWriteAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

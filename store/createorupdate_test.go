@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestCreateOrUpdateCreatesThenUpdatesThenRests(t *testing.T) {
+func TestCreateOrUpdateCreatesThenUpdatesThenWritesNothing(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	want := 1
 	ensure := func() object {
@@ -38,7 +38,7 @@ func TestCreateOrUpdateCreatesThenUpdatesThenRests(t *testing.T) {
 }
 
 // Somebody else creates, or deletes, the object right before each write of the first attempts.
-func TestCreateOrUpdateGoesOnWhenSomebodyElseIsFaster(t *testing.T) {
+func TestCreateOrUpdateRetriesAfterConcurrentWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for op, meanwhile := range map[string]func(context.Context, store.Store[App]) error{
 			"create": func(ctx context.Context, apps store.Store[App]) error {
@@ -63,7 +63,7 @@ func TestCreateOrUpdateGoesOnWhenSomebodyElseIsFaster(t *testing.T) {
 	})
 }
 
-func TestCreateOrUpdateReturnsTheErrorOfChangeAsItIs(t *testing.T) {
+func TestCreateOrUpdateReturnsChangeErrorUnwrapped(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	no, calls := store.ErrNotFound, 0 // even an error that the store has, too
 	refuse := func(*object) error { calls++; return no }
@@ -75,7 +75,7 @@ func TestCreateOrUpdateReturnsTheErrorOfChangeAsItIs(t *testing.T) {
 	assert.Equal(t, 2, calls, "nothing is tried again")
 }
 
-func TestCreateOrUpdateDoesNotGuessAfterALostReply(t *testing.T) {
+func TestCreateOrUpdateReturnsErrorAfterLostReply(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	s := storetest.NewInterceptor[App](apps)
 	s.Inject(storetest.Rule{Op: "create", Fault: storetest.LoseReply()})
@@ -100,7 +100,7 @@ func seenThen(t *testing.T, apps store.Store[App]) *cache.Indexer[string, object
 	return seen
 }
 
-func TestCreateOrUpdateReadsTheStoreOnlyIfTheCacheWasWrong(t *testing.T) {
+func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 	refusal := errors.New("not yet")
 	for name, c := range map[string]struct {
 		before, meanwhile func(apps store.Store[App])
@@ -183,7 +183,7 @@ func TestCreateOrUpdateReadsTheStoreOnlyIfTheCacheWasWrong(t *testing.T) {
 }
 
 // Many calls raise one number, each with a cache of any age. Not one is lost, and none counts twice.
-func TestCreateOrUpdateLosesNothingToAStaleCache(t *testing.T) {
+func TestCreateOrUpdateLosesNothingWithStaleCache(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	r := rand.New(rand.NewPCG(3, 4))
 	seen := []*cache.Indexer[string, object]{seenThen(t, apps)}
@@ -209,7 +209,7 @@ func TestCreateOrUpdateLosesNothingToAStaleCache(t *testing.T) {
 	}
 }
 
-func TestCreateOrUpdateDoesNotChangeWhatTheCacheHolds(t *testing.T) {
+func TestCreateOrUpdateDoesNotMutateCache(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	_, err := apps.Create(t.Context(), object{
 		Key: "web", Value: App{Tags: []string{"old"}}, Labels: map[string]string{"tier": "old"}, Finalizers: []string{"old"},
@@ -229,7 +229,7 @@ func TestCreateOrUpdateDoesNotChangeWhatTheCacheHolds(t *testing.T) {
 	require.Len(t, s.Calls(), 1, "or it is not the cached object that change got")
 }
 
-func TestCreateOrUpdateReadsAValueThatItCannotCopy(t *testing.T) {
+func TestCreateOrUpdateRereadsUncopyableValue(t *testing.T) {
 	type address struct{ IP netip.Addr } // it has unexported fields
 	s := storetest.NewInterceptor(open[address](t, must(store.NewMemory(store.MemoryConfig{})), "address"))
 	first, err := s.Create(t.Context(), store.Object[address]{Key: "a", Value: address{netip.MustParseAddr("10.0.0.1")}})

@@ -17,7 +17,7 @@ import (
 // behind is a Memory that a store cannot recognize, so that it is a backend like any other.
 type behind struct{ backend.Backend }
 
-func TestAMemoryBehindTheInterfaceOfABackendIsAStore(t *testing.T) {
+func TestMemoryAsBackendIsAStore(t *testing.T) {
 	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunInBubbles(t, func(t *testing.T) storetest.Database {
@@ -36,7 +36,7 @@ func TestAMemoryBehindTheInterfaceOfABackendIsAStore(t *testing.T) {
 }
 
 // One store writes values, the other one records: both see what either has written.
-func TestAMemoryIsOneDatabaseWhetherItIsRecognizedOrNot(t *testing.T) {
+func TestDirectAndEncodedMemoryAreOneDatabase(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	direct := must(store.Open(db, "app", store.Config[App]{}))
 	encoded := must(store.Open(behind{db}, "app", store.Config[App]{}))
@@ -66,7 +66,7 @@ func TestAMemoryIsOneDatabaseWhetherItIsRecognizedOrNot(t *testing.T) {
 	require.NoError(t, db.CheckInvariants())
 }
 
-func TestTheEnvelopeOfAnOrdinaryObjectIsPlain(t *testing.T) {
+func TestEnvelopeOfOrdinaryObjectIsPlain(t *testing.T) {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	require.NoError(t, err)
 	s, err := store.Open(behind{db}, "App", store.Config[string]{})

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestErrorsSayWhatAndWhy(t *testing.T) {
+func TestErrorMessages(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{History: 1}))
 	apps, err := store.Open(db, "app", store.Config[App]{NewUID: numbered()})
 	require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestErrorsSayWhatAndWhy(t *testing.T) {
 	}
 }
 
-func TestAFencedWriteIsToldBothTerms(t *testing.T) {
+func TestFencedErrorNamesBothTerms(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
 	o, err := apps.Update(t.Context(), o, store.IfTerm("lease", 7))
@@ -69,24 +69,24 @@ func TestAFencedWriteIsToldBothTerms(t *testing.T) {
 	assert.EqualValues(t, 1, apps.Stats().Fenced, "the other write has not the UID")
 }
 
-func TestOnlyAConflictIsAConflict(t *testing.T) {
+func TestOnlyErrConflictIsAConflict(t *testing.T) {
 	assert.True(t, (&store.Error{Err: fmt.Errorf("%w: version", store.ErrConflict)}).Conflict())
 	for _, err := range []error{store.ErrNotFound, store.ErrExists, store.ErrFenced, informer.ErrExpired} {
 		assert.False(t, (&store.Error{Err: err}).Conflict(), err)
 	}
 }
 
-func TestExpiredIsTheErrorThatInformersKnow(t *testing.T) {
+func TestExpiredErrorMatchesInformers(t *testing.T) {
 	assert.ErrorIs(t, &store.Error{Err: informer.ErrExpired}, informer.ErrExpired)
 }
 
-func TestAPreconditionOfNothingHolds(t *testing.T) {
+func TestZeroPreconditionHolds(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	create(t, apps, "web")
 	assert.NoError(t, errOf(apps.Delete(t.Context(), "web", store.Precondition{})))
 }
 
-func TestTheListOfPreconditionsIsNotWrittenTo(t *testing.T) {
+func TestPreconditionSliceIsNotModified(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
 	backing := []store.Precondition{store.IfUID(o.UID), store.IfTerm("lease", 3), {}, {}}

@@ -217,7 +217,7 @@ var operations = []struct {
 	{"change nothing in term 2", func(w *world) { w.update(0, func(o *object) { o.Deleting = time.Now() }, 2) }},
 }
 
-func TestEveryShortSequenceOfWritesDoesWhatTheModelDoes(t *testing.T) {
+func TestEveryShortSequenceOfWritesMatchesModel(t *testing.T) {
 	for _, c := range []struct{ operations, length, history int }{
 		{len(operations), effort(3, 4), 100},
 		{6, effort(4, 5), 2},

@@ -27,7 +27,7 @@ func (m *meanwhile) Err() error {
 
 // A writer may name a version that is not there yet, and become right while its write is under way. It must not reach past
 // its part of the object even so.
-func TestAnUpdateOfAVersionThatIsYetToComeWritesItsPartOnly(t *testing.T) {
+func TestUpdateOfFutureVersionWritesOnlyItsPart(t *testing.T) {
 	services := open[Service](t, must(store.NewMemory(store.MemoryConfig{})), "service")
 	for _, c := range []struct {
 		name  string

@@ -24,7 +24,7 @@ var (
 
 // An informer of a quiet kind reaches the version of a write to another kind, and one that falls out of the history lists
 // again: the promises of Memory that an informer lives on.
-func TestAnInformerFollowsAStoreInMemory(t *testing.T) {
+func TestInformerFollowsMemoryStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{History: 5})
 		jobs := open[App](t, db, "job")
@@ -80,7 +80,7 @@ func (g gapped) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informe
 	}
 }
 
-func TestAListAfterAGapTellsOnlyWhatHasChanged(t *testing.T) {
+func TestListAfterGapReportsOnlyChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "quiet")

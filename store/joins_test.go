@@ -46,7 +46,7 @@ func (j joining) Transact(ctx context.Context, kind, key string, fences []store.
 	return j.Backend.Transact(ctx, kind, key, fences, decide)
 }
 
-func TestATransactionInTheContextReachesTheBackendWithEveryCall(t *testing.T) {
+func TestBackendReceivesTransactionFromContext(t *testing.T) {
 	var found []string
 	apps := must(store.Open(joining{must(store.NewMemory(store.MemoryConfig{})), &found}, "app", store.Config[App]{}))
 	ctx := context.WithValue(t.Context(), txKey{}, "tx1")

@@ -35,7 +35,7 @@ func TestMemoryIsAStore(t *testing.T) {
 	}
 }
 
-func TestTheDefaultHistoryIs4096Changes(t *testing.T) {
+func TestDefaultHistoryIs4096Changes(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	create(t, apps, "web")
 	for n := range 4095 {
@@ -47,7 +47,7 @@ func TestTheDefaultHistoryIs4096Changes(t *testing.T) {
 	require.NoError(t, firstOf(apps, 1))
 }
 
-func TestANegativeHistoryKeepsNothing(t *testing.T) {
+func TestNegativeHistoryKeepsNothing(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: -1})
 	o := create(t, apps, "web")
 	require.ErrorIs(t, firstOf(apps, 0), informer.ErrExpired)
@@ -70,7 +70,7 @@ func firstOf(s store.Store[App], after informer.Version) error {
 	return nil
 }
 
-func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
+func TestKindMayBeReopenedOnlyWithSameType(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
 
@@ -93,7 +93,7 @@ func TestAKindMayBeOpenedAgainWithTheSameTypeOnly(t *testing.T) {
 	require.ErrorAs(t, err, &e)
 }
 
-func TestVersionsAreCountedOverAllKinds(t *testing.T) {
+func TestVersionsAreSharedByAllKinds(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{})
 	jobs := open[App](t, db, "job")
 	for want := informer.Version(1); want < 10; want += 2 {
@@ -126,7 +126,7 @@ func TestUIDsDifferByDefault(t *testing.T) {
 	assert.Len(t, seen, 300, "UIDs of three databases")
 }
 
-func TestTimesAreThoseOfTheStore(t *testing.T) {
+func TestStoreSetsTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		start := time.Now()
@@ -145,7 +145,7 @@ func TestTimesAreThoseOfTheStore(t *testing.T) {
 	})
 }
 
-func TestANewUIDMayUseTheStore(t *testing.T) {
+func TestNewUIDMayUseStore(t *testing.T) {
 	var apps store.Store[App]
 	apps = must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: func() string {
 		l, err := apps.List(context.Background()) // would wait forever if Create held the lock
@@ -156,7 +156,7 @@ func TestANewUIDMayUseTheStore(t *testing.T) {
 }
 
 // Writers of two kinds with short histories, watchers that fall behind and list again: in the end each holds the truth.
-func TestManyWritersAndSlowWatchersAgree(t *testing.T) {
+func TestWritersAndSlowWatchersConverge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, writes = 8, 150
 		db, apps := newApps(t, store.MemoryConfig{History: 10})

@@ -44,7 +44,7 @@ func TestPatchReadsChangesAndWrites(t *testing.T) {
 	assert.Equal(t, got, after)
 }
 
-func TestPatchTriesAgainWithFreshDataAfterAConflict(t *testing.T) {
+func TestPatchRetriesWithFreshDataAfterConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -74,7 +74,7 @@ func TestPatchGivesUpAfterTenConflicts(t *testing.T) {
 	})
 }
 
-func TestManyPatchesLoseNoUpdate(t *testing.T) {
+func TestConcurrentPatchesLoseNoUpdate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -92,7 +92,7 @@ func TestManyPatchesLoseNoUpdate(t *testing.T) {
 	})
 }
 
-func TestPatchThatChangesNothingWritesNothing(t *testing.T) {
+func TestNoOpPatchWritesNothing(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	before := create(t, apps, "web")
 	after, err := store.Patch(t.Context(), apps, "web", func(o *object) error { o.Created = time.Now(); return nil })
@@ -100,7 +100,7 @@ func TestPatchThatChangesNothingWritesNothing(t *testing.T) {
 	assert.Equal(t, before, after)
 }
 
-func TestPatchWritesNothingWhenTheChangeFails(t *testing.T) {
+func TestPatchWritesNothingWhenChangeFails(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	before := create(t, apps, "web")
 	failure := errors.New("no")
@@ -120,7 +120,7 @@ func TestPatchWritesNothingWhenTheChangeFails(t *testing.T) {
 	assert.Equal(t, before, got)
 }
 
-func TestPatchCannotTurnToAnotherObject(t *testing.T) {
+func TestPatchCannotTargetAnotherObject(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	other := create(t, apps, "other")
 	web := create(t, apps, "web")
@@ -136,7 +136,7 @@ func TestPatchCannotTurnToAnotherObject(t *testing.T) {
 	assert.Equal(t, other, got)
 }
 
-func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
+func TestPatchReturnsPermanentErrorsImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -166,7 +166,7 @@ func TestPatchReturnsAtOnceWhatNoRetryCanMend(t *testing.T) {
 	})
 }
 
-func TestPatchEndsWithItsContext(t *testing.T) {
+func TestPatchEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -180,7 +180,7 @@ func TestPatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestPatchWhoseOutcomeIsUnknownIsNotTriedAgainAndMayBeRepeatedUnderItsID(t *testing.T) {
+func TestAmbiguousPatchIsNotRetriedButMayBeRepeated(t *testing.T) {
 	for applied, fault := range []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()} {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -202,7 +202,7 @@ func TestPatchWhoseOutcomeIsUnknownIsNotTriedAgainAndMayBeRepeatedUnderItsID(t *
 	}
 }
 
-func TestPatchThatCannotReadWritesNothing(t *testing.T) {
+func TestFailedReadInPatchWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
@@ -221,7 +221,7 @@ func TestPatchThatCannotReadWritesNothing(t *testing.T) {
 }
 
 // Whether a repeated Patch was applied is asked of the store; when that fails, nothing definite may be answered.
-func TestARepeatedPatchThatCannotAskSaysSo(t *testing.T) {
+func TestRepeatedPatchReportsFailedLookup(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	s := storetest.NewInterceptor[App](apps)
 	s.Inject(storetest.Rule{Op: "update", Fault: storetest.LoseRequest()})

@@ -107,7 +107,7 @@ func TestPlainDataCanBeStored(t *testing.T) {
 	check("struct{}", err)
 }
 
-func TestWhatIsNotPlainDataIsNamed(t *testing.T) {
+func TestNonPlainDataIsNamed(t *testing.T) {
 	type hidden struct{ Shown, hidden int }
 	type timeLike time.Time
 	type deep struct {
@@ -244,7 +244,7 @@ func spoil(v reflect.Value, path string, check func(path string)) {
 	}
 }
 
-func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
+func TestStoredValuesAreNotShared(t *testing.T) {
 	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	for n := range effort(1, 3) {
 		key := fmt.Sprint(n)
@@ -273,7 +273,7 @@ func TestNothingThatAValueLeadsToIsShared(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
+func TestEmptySliceStaysNonNilWithoutSpareCapacity(t *testing.T) {
 	type V struct {
 		Names  []string
 		Places []struct{ N int }
@@ -293,7 +293,7 @@ func TestAnEmptyListIsNotNilAndHasRoomForOneCaller(t *testing.T) {
 	assert.Equal(t, []string{"x", "y"}, []string{names[0], others[0]})
 }
 
-func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
+func TestUpdatedValuesAreNotShared(t *testing.T) {
 	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	for n := range effort(2, 4) {
 		key := fmt.Sprint(n)
@@ -328,7 +328,7 @@ func TestNothingThatAnUpdateLeadsToIsShared(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsWrittenIfAndOnlyIfAnythingDiffers(t *testing.T) {
+func TestUpdateIsWrittenOnlyIfChanged(t *testing.T) {
 	everythings := open[Everything](t, must(store.NewMemory(store.MemoryConfig{})), "everything")
 	r := rand.New(rand.NewPCG(3, 4))
 	stored, err := everythings.Create(t.Context(), store.Object[Everything]{Key: "x", Value: some(t, r)})
@@ -356,7 +356,7 @@ func TestAnUpdateIsWrittenIfAndOnlyIfAnythingDiffers(t *testing.T) {
 	require.Greater(t, changes, 30)
 }
 
-func TestAnEmptyListOfOwnersOrFinalizersIsNone(t *testing.T) {
+func TestEmptyOwnersAndFinalizersAreNil(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o, err := apps.Create(t.Context(), object{Key: "web", Owners: []store.OwnerRef{}, Finalizers: []string{}})
 	require.NoError(t, err)
@@ -368,7 +368,7 @@ func TestAnEmptyListOfOwnersOrFinalizersIsNone(t *testing.T) {
 	assert.Equal(t, o.Version, after.Version)
 }
 
-func TestAValueThatContainsItselfPanicsAndWritesNothing(t *testing.T) {
+func TestCyclicValuePanicsAndWritesNothing(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	trees := open[Tree](t, db, "tree")
 	loop := Tree{Name: "loop"}

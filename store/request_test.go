@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
+func TestLastRequestIDsOfKeyAreRemembered(t *testing.T) {
 	const kept = 8
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
@@ -44,7 +44,7 @@ func TestTheLastRequestsOfAKeyAreRememberedAndNoMore(t *testing.T) {
 }
 
 // The tombstone of a key is forgotten with the history, and what was remembered with it.
-func TestRequestsOutliveADeletionAsLongAsTheHistory(t *testing.T) {
+func TestRequestIDsOutliveDeletionWithinHistory(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: 3})
 	send := func() error {
 		_, err := apps.Create(t.Context(), object{Key: "web"}, store.RequestID("r"))
@@ -64,7 +64,7 @@ func TestRequestsOutliveADeletionAsLongAsTheHistory(t *testing.T) {
 	require.NoError(t, errOf(apps.Get(t.Context(), "web")), "nobody knows of it any more")
 }
 
-func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
+func TestRepeatedPatchIsAppliedOnce(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o := create(t, apps, "web")
 	for range 2 {
@@ -76,7 +76,7 @@ func TestARepeatedPatchIsAppliedOnce(t *testing.T) {
 
 // A repeat finds a world in which the first attempt has happened: the object is gone, or what change asks for does not hold
 // any more.
-func TestARepeatedPatchIsAnsweredWhateverHasBecomeOfTheObject(t *testing.T) {
+func TestRepeatedPatchSucceedsAfterObjectChanged(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func TestARepeatedPatchIsAnsweredWhateverHasBecomeOfTheObject(t *testing.T) {
 }
 
 // A counter that is raised over a bad network: with request ids each raise counts once; without, some count twice.
-func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
+func TestRetriedWritesCountOnceWithRequestID(t *testing.T) {
 	const raises = 200
 	for _, once := range []bool{true, false} {
 		_, apps := newApps(t, store.MemoryConfig{})
@@ -150,13 +150,13 @@ func TestWritesThatAreRepeatedUntilTheySucceedCountOnceWithAnID(t *testing.T) {
 	}
 }
 
-func TestATypeWithoutStatusHasNoneToUpdate(t *testing.T) {
+func TestUpdateStatusOfTypeWithoutStatusFails(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	_, err := apps.UpdateStatus(t.Context(), create(t, apps, "web"))
 	require.ErrorIs(t, err, store.ErrInvalid)
 }
 
-func TestPatchStatusWritesTheStatusAlone(t *testing.T) {
+func TestPatchStatusWritesOnlyStatus(t *testing.T) {
 	services := open[Service](t, must(store.NewMemory(store.MemoryConfig{})), "service")
 	_, err := services.Create(t.Context(), store.Object[Service]{Key: "web"})
 	require.NoError(t, err)

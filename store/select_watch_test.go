@@ -34,7 +34,7 @@ func label(t *testing.T, s store.Store[App], key, tier string) object {
 
 var front = store.Selector{Labels: []store.Requirement{{Label: "tier", Values: []string{"front"}}}}
 
-func TestAWatchOfASelectionTellsWhatEntersAndWhatLeaves(t *testing.T) {
+func TestSelectedWatchReportsEnteringAndLeavingObjects(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
 		apps := open(store.Config[App]{})
 		var want []string
@@ -81,7 +81,7 @@ func TestAWatchOfASelectionTellsWhatEntersAndWhatLeaves(t *testing.T) {
 }
 
 // An informer of a selection holds what Select returns, whatever happens, and reaches the version of every write.
-func TestAnInformerOfASelectionMirrorsTheSelectionAndNothingElse(t *testing.T) {
+func TestSelectedInformerMirrorsOnlySelection(t *testing.T) {
 	for _, skips := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			db := must(store.NewMemory(store.MemoryConfig{History: 20}))
@@ -152,7 +152,7 @@ func (cut) Watch(context.Context, string, backend.Query, informer.Version) iter.
 	return func(yield func(backend.Change, error) bool) { yield(backend.Change{}, backend.ErrExpired) }
 }
 
-func TestAnExpiredWatchOfAnyBackendSaysWhatWasAskedFor(t *testing.T) {
+func TestExpiredErrorNamesRequestedVersion(t *testing.T) {
 	apps := must(store.Open(cut{must(store.NewMemory(store.MemoryConfig{}))}, "app", store.Config[App]{}))
 	err := firstOf(apps, 7)
 	require.ErrorIs(t, err, informer.ErrExpired)
@@ -162,7 +162,7 @@ func TestAnExpiredWatchOfAnyBackendSaysWhatWasAskedFor(t *testing.T) {
 	assert.EqualValues(t, 7, e.Want)
 }
 
-func TestAnIdleKindHasABookmarkEveryFewSeconds(t *testing.T) {
+func TestIdleKindSendsBookmarksPeriodically(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -187,7 +187,7 @@ func TestAnIdleKindHasABookmarkEveryFewSeconds(t *testing.T) {
 	})
 }
 
-func TestAWatchOfASelectionLearnsOfTheVersionsOfWhatItDoesNotShow(t *testing.T) {
+func TestSelectedWatchLearnsVersionsOfOtherObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		ctx, cancel := context.WithCancel(t.Context())

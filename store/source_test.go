@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-func TestAStoreInMemoryIsASource(t *testing.T) {
+func TestMemoryStoreKeepsTheSourceContract(t *testing.T) {
 	informertest.Run(t, func(t *testing.T) informertest.Subject[object] {
 		const history = 400
 		db, apps := newApps(t, store.MemoryConfig{History: history})

@@ -65,7 +65,7 @@ func inEachKind[T any](t *testing.T, test func(t *testing.T, s store.Store[T])) 
 	}
 }
 
-func TestEachUpdateWritesItsPartOfTheValueAndNothingElse(t *testing.T) {
+func TestUpdateAndUpdateStatusWriteOnlyTheirParts(t *testing.T) {
 	inEachKind(t, func(t *testing.T, s store.Store[server]) {
 		r := rand.New(rand.NewPCG(1, 2))
 		want := anyServer(r)
@@ -103,7 +103,7 @@ func TestEachUpdateWritesItsPartOfTheValueAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestAStatusIsWrittenBesideFieldsThatOnlyTheCodecKnows(t *testing.T) {
+func TestUpdateStatusKeepsFieldsKnownOnlyToCodec(t *testing.T) {
 	type sealed struct {
 		secret string
 		Ready  bool `store:"status"`
@@ -128,7 +128,7 @@ func TestAStatusIsWrittenBesideFieldsThatOnlyTheCodecKnows(t *testing.T) {
 	assert.Equal(t, sealed{"two", true}, o.Value)
 }
 
-func TestAStatusTagThatWouldBeIgnoredIsRefused(t *testing.T) {
+func TestIgnoredStatusTagIsRejected(t *testing.T) {
 	type (
 		misspelled struct {
 			Ready bool `store:"statsu"`

@@ -15,7 +15,7 @@ import (
 // traceKey is the key of the trace context in a context.
 type traceKey struct{}
 
-func TestATraceContextThatNoBackendShouldKeepIsDropped(t *testing.T) {
+func TestInvalidTraceContextIsDropped(t *testing.T) {
 	for given, kept := range map[string]string{
 		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		" ~":                      " ~",
@@ -35,7 +35,7 @@ func TestATraceContextThatNoBackendShouldKeepIsDropped(t *testing.T) {
 	}
 }
 
-func TestEachWriteAsksForItsTraceContextOnce(t *testing.T) {
+func TestTraceContextIsReadOncePerWrite(t *testing.T) {
 	var asked []string
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	for name, b := range map[string]backend.Backend{"direct": db, "encoded": behind{db}} {
@@ -58,7 +58,7 @@ func TestEachWriteAsksForItsTraceContextOnce(t *testing.T) {
 }
 
 // A record from before there were trace contexts, and one that another program has written, are the same for a store.
-func TestARecordWithoutATraceContextHasNone(t *testing.T) {
+func TestRecordWithoutTraceContext(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	s := must(store.Open(behind{db}, "app", store.Config[App]{}))
 	_, err := db.Transact(t.Context(), "app", "a", nil, func(backend.Record) (*backend.Record, error) {

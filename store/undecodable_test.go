@@ -44,7 +44,7 @@ func eitherWay(t *testing.T, test func(t *testing.T, db *store.Memory, open func
 	}
 }
 
-func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
+func TestUndecodableRecordAffectsNothingElse(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
 		var log bytes.Buffer
 		var told []*store.Error
@@ -112,7 +112,7 @@ func TestARecordThatDoesNotDecodeStopsNothingElse(t *testing.T) {
 	})
 }
 
-func TestARecordWhoseValueDoesNotDecodeCanBeDeletedAndItsDeletionIsTold(t *testing.T) {
+func TestUndecodableRecordCanBeDeleted(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
 		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler)})
 		put(t, db, "b", envelope, `"not an app"`)
@@ -133,7 +133,7 @@ func TestARecordWhoseValueDoesNotDecodeCanBeDeletedAndItsDeletionIsTold(t *testi
 }
 
 // A cache keeps what it had of a record that does not decode any more, also across a new list, and takes it up again.
-func TestACacheKeepsWhatItHasOfARecordThatDoesNotDecode(t *testing.T) {
+func TestCacheKeepsLastStateOfUndecodableRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{History: 3}))
 		apps := must(store.Open(db, "app", store.Config[App]{Logger: slog.New(slog.DiscardHandler)}))

@@ -51,7 +51,7 @@ func follow(t *testing.T, s store.Store[App], after informer.Version) func() []s
 // none is the output of a watch that yields nothing.
 var none []string
 
-func TestAWatchOfAQuietKindLearnsOfTheVersionsOfABusyOne(t *testing.T) {
+func TestWatchOfQuietKindLearnsVersionsOfBusyKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -75,7 +75,7 @@ func TestAWatchOfAQuietKindLearnsOfTheVersionsOfABusyOne(t *testing.T) {
 	})
 }
 
-func TestAForeignWriteWakesNoWatchThatHasJustHeardOfOne(t *testing.T) {
+func TestWritesToOtherKindsWakeWatchOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -97,7 +97,7 @@ func TestAForeignWriteWakesNoWatchThatHasJustHeardOfOne(t *testing.T) {
 	})
 }
 
-func TestAWatchTellsItsOwnKindAtOnceAlsoBetweenBookmarks(t *testing.T) {
+func TestWatchReportsOwnKindImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -118,7 +118,7 @@ func TestAWatchTellsItsOwnKindAtOnceAlsoBetweenBookmarks(t *testing.T) {
 	})
 }
 
-func TestAWatchThatStartsBehindForeignWritesIsToldSoAtOnce(t *testing.T) {
+func TestWatchStartingBehindGetsBookmarkImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -130,7 +130,7 @@ func TestAWatchThatStartsBehindForeignWritesIsToldSoAtOnce(t *testing.T) {
 	})
 }
 
-func TestABusyKindDoesNotExpireTheWatchOfAQuietOne(t *testing.T) {
+func TestBusyKindDoesNotExpireWatchOfQuietKind(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: 3})
 	jobs := open[App](t, db, "job")
 	create(t, jobs, "a")
@@ -143,7 +143,7 @@ func TestABusyKindDoesNotExpireTheWatchOfAQuietOne(t *testing.T) {
 	require.NoError(t, db.CheckInvariants())
 }
 
-func TestAnExpiredWatchSaysFromWhereItCouldStart(t *testing.T) {
+func TestExpiredErrorNamesOldestVersion(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{History: 3})
 	create(t, apps, "web")
 	for n := range 9 {
@@ -156,7 +156,7 @@ func TestAnExpiredWatchSaysFromWhereItCouldStart(t *testing.T) {
 	assert.NoError(t, firstOf(apps, e.Have))
 }
 
-func TestAWaitingWatchEndsWithTheCauseOfItsContext(t *testing.T) {
+func TestWaitingWatchEndsWithContextCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
@@ -189,7 +189,7 @@ func TestAWaitingWatchEndsWithTheCauseOfItsContext(t *testing.T) {
 	})
 }
 
-func TestAContextThatEndsInTheMiddleStopsTheEventsThatAreLeft(t *testing.T) {
+func TestEndedContextStopsRemainingEvents(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	for n := range 5 {
 		create(t, apps, fmt.Sprint(n))
@@ -208,7 +208,7 @@ func TestAContextThatEndsInTheMiddleStopsTheEventsThatAreLeft(t *testing.T) {
 	assert.Equal(t, 3, pairs)
 }
 
-func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
+func TestUnreadWatchCostsNothingAndExpires(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: 3})
 	create(t, apps, "web")
 	n := 0
@@ -228,7 +228,7 @@ func TestAWatchThatIsNotReadCostsNothingAndExpires(t *testing.T) {
 
 // However slow the watchers are, what has dropped out of the history is garbage: a megabyte each, of which a watch that
 // held on to them would keep a hundred.
-func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
+func TestUnreadWatchesRetainNoMemory(t *testing.T) {
 	type blob struct{ Bytes []byte }
 	blobs := open[blob](t, must(store.NewMemory(store.MemoryConfig{History: 2})), "blob")
 	o, err := blobs.Create(t.Context(), store.Object[blob]{Key: "x"})
@@ -259,7 +259,7 @@ func TestWatchesThatAreNotReadKeepNoMemoryAlive(t *testing.T) {
 }
 
 // The watches are faster than the writer, so that each write comes while one of them is about to wait.
-func TestAWatchThatIsAboutToWaitMissesNothing(t *testing.T) {
+func TestWatchAboutToWaitMissesNothing(t *testing.T) {
 	const writes = 20_000
 	_, apps := newApps(t, store.MemoryConfig{History: writes})
 	var watches sync.WaitGroup
@@ -288,7 +288,7 @@ func TestAWatchThatIsAboutToWaitMissesNothing(t *testing.T) {
 	watches.Wait()
 }
 
-func TestAWatchAtTheEdgeOfTheHistoryMissesNothing(t *testing.T) {
+func TestWatchAtEdgeOfHistoryMissesNothing(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{History: 3})
 	create(t, apps, "web")
 	var seen []int

@@ -14,7 +14,7 @@ import (
 // always returns a source of random numbers that knows one.
 func always(f float64) func() float64 { return func() float64 { return f } }
 
-func TestDelayGrowsByTheFactorUpToTheCap(t *testing.T) {
+func TestDelayGrowsByFactorUpToCap(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {
 		name string
@@ -49,7 +49,7 @@ func TestDelayGrowsByTheFactorUpToTheCap(t *testing.T) {
 	}
 }
 
-func TestDelayDoesNotOverflowHoweverManyFailures(t *testing.T) {
+func TestDelayDoesNotOverflowWithManyFailures(t *testing.T) {
 	b := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1}
 	for _, n := range []int{62, 63, 64, 1 << 20, math.MaxInt / 2, math.MaxInt} {
 		assert.Equal(t, time.Duration(math.MaxInt64), b.Delay(n), "n=%d", n)
@@ -62,7 +62,7 @@ func TestDelayDoesNotOverflowHoweverManyFailures(t *testing.T) {
 }
 
 // As float64, the largest duration is the same number as the one after it, which no time.Duration holds.
-func TestADelayOfExactlyOneMoreThanTheLargestDoesNotOverflow(t *testing.T) {
+func TestDelayJustPastMaxDurationDoesNotOverflow(t *testing.T) {
 	const half = time.Duration(1 << 62)
 	grown := wait.Backoff{Duration: half, Factor: 2}
 	assert.Equal(t, time.Duration(math.MaxInt64), grown.Delay(1), "2^62 doubled")
@@ -72,7 +72,7 @@ func TestADelayOfExactlyOneMoreThanTheLargestDoesNotOverflow(t *testing.T) {
 	assert.Equal(t, time.Duration(math.MaxInt64), odd.Delay(0))
 }
 
-func TestJitterIsAFractionAndNothingElse(t *testing.T) {
+func TestJitterIsAFractionOfDelay(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		jitter, rand float64
@@ -119,7 +119,7 @@ func TestJitterIsAFractionAndNothingElse(t *testing.T) {
 	})
 }
 
-func TestDelaysLieBetweenSteps(t *testing.T) {
+func TestDelaysMatchSteps(t *testing.T) {
 	b := wait.Backoff{Duration: 1, Factor: 2, Steps: 4, Cap: 3}
 	want := []time.Duration{1, 2, 3}
 	assert.Equal(t, want, slices.Collect(b.Delays()))
@@ -138,14 +138,14 @@ func TestDelaysLieBetweenSteps(t *testing.T) {
 	assert.Equal(t, 1000, n, "0 steps have no end")
 }
 
-func TestABackoffIsZeroUntilAnyFieldIsSet(t *testing.T) {
+func TestBackoffIsZero(t *testing.T) {
 	assert.True(t, wait.Backoff{}.IsZero())
 	for _, b := range []wait.Backoff{{Duration: 1}, {Factor: 1}, {Jitter: 1}, {Steps: 1}, {Cap: 1}, {Rand: always(0)}} {
 		assert.False(t, b.IsZero(), "%+v", b)
 	}
 }
 
-func FuzzDelayIsBoundedWhateverTheFields(f *testing.F) {
+func FuzzDelayIsBounded(f *testing.F) {
 	f.Add(int64(time.Second), 2.0, 0.1, int64(time.Minute), 0.5, 3)
 	f.Add(int64(math.MaxInt64), math.MaxFloat64, math.Inf(1), int64(0), 1.0, math.MaxInt)
 	f.Add(int64(1), math.SmallestNonzeroFloat64, 0.1, int64(1), math.NaN(), math.MaxInt)

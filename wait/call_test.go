@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestCallReturnsWhatTheFunctionReturned(t *testing.T) {
+func TestCallReturnsFunctionResult(t *testing.T) {
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "mine")
 	require.NoError(t, wait.Call(ctx, func(ctx context.Context) error {
@@ -25,7 +25,7 @@ func TestCallReturnsWhatTheFunctionReturned(t *testing.T) {
 
 func explode(v any) error { panic(v) }
 
-func TestAPanicIsReportedWithItsValueAndTheStackOfTheCulprit(t *testing.T) {
+func TestPanicErrorHasValueAndStack(t *testing.T) {
 	err := wait.Call(t.Context(), func(context.Context) error { return explode("boom") })
 	var p *wait.PanicError
 	require.ErrorAs(t, err, &p)
@@ -35,7 +35,7 @@ func TestAPanicIsReportedWithItsValueAndTheStackOfTheCulprit(t *testing.T) {
 	assert.NoError(t, errors.Unwrap(err))
 }
 
-func TestAPanicWithAnErrorIsThatError(t *testing.T) {
+func TestPanicErrorUnwrapsToPanickedError(t *testing.T) {
 	err := wait.Call(t.Context(), func(context.Context) error { return explode(io.EOF) })
 	assert.ErrorIs(t, err, io.EOF)
 

@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestDedupeNamesEachMessageOnceAndKeepsTheErrors(t *testing.T) {
+func TestDedupePrintsEachMessageOnceAndKeepsErrors(t *testing.T) {
 	a, b := errors.New("disk full"), errors.New("no route")
 	joined := errors.Join(a, b, errors.Join(a, io.EOF), a)
 	err := wait.Dedupe(joined)
@@ -25,7 +25,7 @@ func TestDedupeNamesEachMessageOnceAndKeepsTheErrors(t *testing.T) {
 	assert.True(t, wait.Dedupe(errors.Join(nil, nil)) == nil)
 }
 
-func TestInterruptedIsTheEndOfAWaitAndNothingElse(t *testing.T) {
+func TestInterruptedRecognizesOnlyEndOfWait(t *testing.T) {
 	for _, err := range []error{wait.ErrTimeout, context.Canceled, context.DeadlineExceeded} {
 		assert.True(t, wait.Interrupted(err))
 		assert.True(t, wait.Interrupted(fmt.Errorf("a: %w", errors.Join(io.EOF, err))), "as deep as errors.Is sees")

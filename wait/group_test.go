@@ -35,7 +35,7 @@ func TestWaitReturnsAfterTheLastFunction(t *testing.T) {
 	})
 }
 
-func TestWaitJoinsErrorsInTheOrderOfStart(t *testing.T) {
+func TestWaitJoinsErrorsInStartOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g wait.Group
 		for i := range 5 {
@@ -54,7 +54,7 @@ func TestWaitJoinsErrorsInTheOrderOfStart(t *testing.T) {
 	})
 }
 
-func TestAPanicInOneFunctionLeavesTheOthersAlone(t *testing.T) {
+func TestPanicInGroupDoesNotAffectOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g wait.Group
 		finished := false
@@ -71,13 +71,13 @@ func TestAPanicInOneFunctionLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-func TestAFunctionThatEndsItsGoroutineHasNotSucceeded(t *testing.T) {
+func TestGoexitInGroupIsAnError(t *testing.T) {
 	var g wait.Group
 	g.Start(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
 	assert.ErrorContains(t, g.Wait(), "Goexit")
 }
 
-func TestWaitOnAnEmptyGroupReturnsANilThatIsNil(t *testing.T) {
+func TestWaitOnEmptyGroupReturnsNil(t *testing.T) {
 	var g wait.Group
 	g.Start(t.Context(), func(context.Context) error { return nil })
 	g.Start(t.Context(), func(context.Context) error { return errors.Join(nil, nil) })

@@ -41,7 +41,7 @@ func seconds(ss ...float64) []time.Duration {
 	return ds
 }
 
-func TestLoopsMeasureTheIntervalAsTheirPaceSays(t *testing.T) {
+func TestPaceDeterminesLoopInterval(t *testing.T) {
 	const second = time.Second
 	type loop func(ctx context.Context, f func(context.Context)) error
 	until := loop(func(ctx context.Context, f func(context.Context)) error { return wait.Until(ctx, second, f) })
@@ -81,7 +81,7 @@ func TestLoopsMeasureTheIntervalAsTheirPaceSays(t *testing.T) {
 	}
 }
 
-func TestALoopDoesNothingBeforeTheIntervalIsOver(t *testing.T) {
+func TestLoopWaitsFullInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := newRuns()
@@ -101,7 +101,7 @@ func TestALoopDoesNothingBeforeTheIntervalIsOver(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextRunsALoopZeroTimes(t *testing.T) {
+func TestEndedContextNeverRunsLoop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	f := func(context.Context) { t.Error("f was run") }
@@ -112,7 +112,7 @@ func TestAnEndedContextRunsALoopZeroTimes(t *testing.T) {
 	}
 }
 
-func TestALoopThatIsCancelledDuringARunEndsAfterIt(t *testing.T) {
+func TestLoopCanceledDuringRunEndsAfterIt(t *testing.T) {
 	for _, pace := range []wait.Pace{wait.Sliding, wait.NonSliding} {
 		for range 50 { // select is random
 			synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestALoopThatIsCancelledDuringARunEndsAfterIt(t *testing.T) {
 	}
 }
 
-func TestALoopWithoutAPeriodRunsWithoutPause(t *testing.T) {
+func TestLoopWithZeroPeriodRunsWithoutPause(t *testing.T) {
 	for _, pace := range []wait.Pace{wait.Sliding, wait.NonSliding} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -145,7 +145,7 @@ func TestALoopWithoutAPeriodRunsWithoutPause(t *testing.T) {
 	}
 }
 
-func TestJitterIsDrawnAnewForEachInterval(t *testing.T) {
+func TestJitterIsDrawnPerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
@@ -162,7 +162,7 @@ func TestJitterIsDrawnAnewForEachInterval(t *testing.T) {
 	})
 }
 
-func TestAPanicEndsTheLoopAndIsReturned(t *testing.T) {
+func TestLoopReturnsPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		err := wait.Until(t.Context(), time.Second, func(context.Context) {
@@ -202,7 +202,7 @@ func TestBackoffUntilSlowsDownWhileItFails(t *testing.T) {
 	}
 }
 
-func TestBackoffUntilEndsAfterStepsFailuresInARow(t *testing.T) {
+func TestBackoffUntilEndsAfterConsecutiveFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, start := 0, time.Now()
 		err := wait.BackoffUntil(t.Context(), wait.Backoff{Duration: time.Second, Steps: 3}, wait.Sliding, func(context.Context) error {
@@ -216,7 +216,7 @@ func TestBackoffUntilEndsAfterStepsFailuresInARow(t *testing.T) {
 	})
 }
 
-func TestBackoffUntilReportsAPanicButNotOneThatTheFunctionHasHandled(t *testing.T) {
+func TestBackoffUntilReportsOnlyUnrecoveredPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		err := wait.BackoffUntil(t.Context(), wait.Backoff{Duration: 1}, wait.Sliding, func(ctx context.Context) error {
@@ -229,7 +229,7 @@ func TestBackoffUntilReportsAPanicButNotOneThatTheFunctionHasHandled(t *testing.
 	})
 }
 
-func TestBackoffUntilDoesNotReportTheCancellationAsAFailure(t *testing.T) {
+func TestBackoffUntilDoesNotReportCancelAsFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	assert.NoError(t, wait.BackoffUntil(ctx, wait.Backoff{Steps: 1}, wait.Sliding, func(ctx context.Context) error {
 		cancel()

@@ -29,7 +29,7 @@ func TestEachPieceRunsExactlyOnce(t *testing.T) {
 	}
 }
 
-func TestAsManyPiecesRunAtOnceAsThereAreWorkers(t *testing.T) {
+func TestParallelizeRunsOnePiecePerWorker(t *testing.T) {
 	for workers, want := range map[int]time.Duration{1: 10 * time.Second, 3: 4 * time.Second, 10: time.Second, 99: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -42,7 +42,7 @@ func TestAsManyPiecesRunAtOnceAsThereAreWorkers(t *testing.T) {
 	}
 }
 
-func TestFailuresAreJoinedInTheOrderOfThePiecesAndStopNoOther(t *testing.T) {
+func TestParallelizeJoinsErrorsInPieceOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done atomic.Int32
 		err := wait.Parallelize(t.Context(), 4, 8, func(_ context.Context, i int) error {
@@ -60,7 +60,7 @@ func TestFailuresAreJoinedInTheOrderOfThePiecesAndStopNoOther(t *testing.T) {
 }
 
 // In client-go, a worker that panics disappears silently, and so do the pieces that it would have done.
-func TestPanicsAreReportedAndLeaveNoPieceUndone(t *testing.T) {
+func TestPanicsAreReportedAndSkipNoPiece(t *testing.T) {
 	var done atomic.Int32
 	err := wait.Parallelize(t.Context(), 2, 100, func(_ context.Context, i int) error {
 		if i < 2 {
@@ -77,7 +77,7 @@ func TestPanicsAreReportedAndLeaveNoPieceUndone(t *testing.T) {
 	assert.Contains(t, string(p.Stack), "explode")
 }
 
-func TestNoPieceIsBegunAfterTheContextHasEnded(t *testing.T) {
+func TestNoPieceStartsAfterContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(1500*time.Millisecond, func() { cancel(errStop) })
@@ -98,14 +98,14 @@ func TestNoPieceIsBegunAfterTheContextHasEnded(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextRunsNoPieceAndSaysSo(t *testing.T) {
+func TestEndedContextRunsNoPiece(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := wait.Parallelize(ctx, 3, 5, func(context.Context, int) error { t.Error("run"); return nil })
 	assert.EqualError(t, err, "wait: 5 of 5 pieces not begun: context canceled")
 }
 
-func TestTheOneLastPieceThatWasNotBegunIsMissed(t *testing.T) {
+func TestParallelizeReportsLastPieceNotStarted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {
 		if i == 1 {
@@ -116,14 +116,14 @@ func TestTheOneLastPieceThatWasNotBegunIsMissed(t *testing.T) {
 	assert.EqualError(t, err, "wait: 1 of 3 pieces not begun: context canceled")
 }
 
-func TestWorkersWithoutAPieceAreNotStarted(t *testing.T) {
+func TestNoMoreWorkersThanPieces(t *testing.T) {
 	allocs := testing.AllocsPerRun(10, func() {
 		_ = wait.Parallelize(t.Context(), 10_000, 3, func(context.Context, int) error { return nil })
 	})
 	assert.Less(t, allocs, 100.0)
 }
 
-func TestACancelDuringTheLastPieceIsNoErrorOfParallelize(t *testing.T) {
+func TestParallelizeIgnoresCancelDuringLastPiece(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	assert.NoError(t, wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {
 		if i == 2 {
@@ -133,13 +133,13 @@ func TestACancelDuringTheLastPieceIsNoErrorOfParallelize(t *testing.T) {
 	}))
 }
 
-func TestNoPiecesAreNoWork(t *testing.T) {
+func TestParallelizeWithoutPieces(t *testing.T) {
 	for _, n := range []int{0, -1} {
 		assert.NoError(t, wait.Parallelize(t.Context(), 3, n, func(context.Context, int) error { return io.EOF }))
 	}
 }
 
-func TestAPieceThatEndsItsGoroutineHasNotSucceeded(t *testing.T) {
+func TestGoexitInPieceIsAnError(t *testing.T) {
 	err := wait.Parallelize(t.Context(), 3, 1, func(context.Context, int) error { runtime.Goexit(); return nil })
 	assert.ErrorContains(t, err, "Goexit")
 }

@@ -23,7 +23,7 @@ func (r *runs) trueAt(n int) wait.Condition {
 	}
 }
 
-func TestAPollAsksAtAFixedIntervalFromItsStart(t *testing.T) {
+func TestPollKeepsFixedIntervalFromStart(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		start wait.Start
@@ -47,7 +47,7 @@ func TestAPollAsksAtAFixedIntervalFromItsStart(t *testing.T) {
 	}
 }
 
-func TestADelayedPollDoesNothingBeforeTheFirstInterval(t *testing.T) {
+func TestDelayedPollWaitsForFirstInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns()
 		done := make(chan error, 1)
@@ -62,7 +62,7 @@ func TestADelayedPollDoesNothingBeforeTheFirstInterval(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextAsksTheConditionZeroTimes(t *testing.T) {
+func TestEndedContextNeverCallsCondition(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errStop)
 	cond := func(context.Context) (bool, error) { t.Error("asked"); return true, nil }
@@ -81,7 +81,7 @@ func TestAnEndedContextAsksTheConditionZeroTimes(t *testing.T) {
 	}
 }
 
-func TestATimeoutIsToldFromACancellationAndFromTheDeadlineOfTheCaller(t *testing.T) {
+func TestTimeoutDiffersFromCancelAndCallerDeadline(t *testing.T) {
 	never := func(context.Context) (bool, error) { return false, nil }
 	// asks is a condition that hands on what its context says, as a remote call does
 	asks := func(ctx context.Context) (bool, error) {
@@ -135,7 +135,7 @@ func TestATimeoutIsToldFromACancellationAndFromTheDeadlineOfTheCaller(t *testing
 	}
 }
 
-func TestAConditionThatIsDueAtTheTimeoutIsNotAsked(t *testing.T) {
+func TestConditionDueAtTimeoutIsNotCalled(t *testing.T) {
 	for range 50 { // the bubble runs timers of one moment in random order
 		synctest.Test(t, func(t *testing.T) {
 			r := newRuns()
@@ -147,7 +147,7 @@ func TestAConditionThatIsDueAtTheTimeoutIsNotAsked(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheConditionEndsThePollAsItIs(t *testing.T) {
+func TestConditionErrorIsReturnedUnwrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		err := wait.PollUntilContextCancel(t.Context(), time.Second, wait.Immediate, func(context.Context) (bool, error) {
@@ -168,19 +168,19 @@ func TestAnErrorOfTheConditionEndsThePollAsItIs(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheConditionIsReturned(t *testing.T) {
+func TestConditionPanicIsReturned(t *testing.T) {
 	err := wait.For(t.Context(), func(context.Context) (bool, error) { return false, explode("boom") })
 	var p *wait.PanicError
 	require.ErrorAs(t, err, &p)
 	assert.Contains(t, string(p.Stack), "explode")
 }
 
-func TestAConditionThatIsTrueDuringTheLastMomentCounts(t *testing.T) {
+func TestConditionTrueDuringTimeoutCounts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	assert.NoError(t, wait.For(ctx, func(context.Context) (bool, error) { cancel(); return true, nil }))
 }
 
-func TestExponentialBackoffAsksStepsTimesAndDoesNotWaitAfterTheLast(t *testing.T) {
+func TestExponentialBackoffDoesNotWaitAfterLastStep(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		b    wait.Backoff
@@ -205,7 +205,7 @@ func TestExponentialBackoffAsksStepsTimesAndDoesNotWaitAfterTheLast(t *testing.T
 	}
 }
 
-func TestZeroStepsAskUntilTheContextEndsAndNotNever(t *testing.T) {
+func TestZeroStepsMeansUntilContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns()
 		require.NoError(t, wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second}, r.trueAt(100)))
@@ -213,7 +213,7 @@ func TestZeroStepsAskUntilTheContextEndsAndNotNever(t *testing.T) {
 	})
 }
 
-func TestExponentialBackoffMeasuresFromTheEndOfTheCondition(t *testing.T) {
+func TestExponentialBackoffWaitsFromEndOfCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns(seconds(5, 5)...)
 		require.NoError(t, wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second, Factor: 2}, r.trueAt(3)))
@@ -233,7 +233,7 @@ func TestForSlowsDownToOnceASecond(t *testing.T) {
 	})
 }
 
-func TestACauseThatTheConditionReportsIsNotAddedAgain(t *testing.T) {
+func TestConditionErrorWithCauseIsNotWrappedAgain(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	err := wait.For(ctx, func(ctx context.Context) (bool, error) {
 		cancel(errStop)
@@ -244,7 +244,7 @@ func TestACauseThatTheConditionReportsIsNotAddedAgain(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(err.Error(), errStop.Error()), err)
 }
 
-func TestTheContextOfAConditionEndsWithThePoll(t *testing.T) {
+func TestConditionContextEndsWithPoll(t *testing.T) {
 	var lasting context.Context
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), time.Second, time.Hour, wait.Immediate,
 		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }))

@@ -15,7 +15,7 @@ import (
 
 var errStop = errors.New("shutting down")
 
-func TestSleepTakesAsLongAsItIsTold(t *testing.T) {
+func TestSleepTakesItsDuration(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 1, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
@@ -25,7 +25,7 @@ func TestSleepTakesAsLongAsItIsTold(t *testing.T) {
 	}
 }
 
-func TestSleepEndsWithTheContextAndKeepsTheCause(t *testing.T) {
+func TestSleepReturnsContextCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errStop) })
@@ -38,7 +38,7 @@ func TestSleepEndsWithTheContextAndKeepsTheCause(t *testing.T) {
 	})
 }
 
-func TestAContextThatHasEndedWinsOverAnyPause(t *testing.T) {
+func TestEndedContextWinsOverZeroPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -50,7 +50,7 @@ func TestAContextThatHasEndedWinsOverAnyPause(t *testing.T) {
 	})
 }
 
-func TestAPauseThatEndsAtTheDeadlineHasMissedIt(t *testing.T) {
+func TestSleepEndingAtDeadlineFails(t *testing.T) {
 	for range 50 { // the bubble runs timers of one moment in random order
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errStop)
@@ -72,7 +72,7 @@ type late struct {
 
 func (c late) Deadline() (time.Time, bool) { return c.deadline, true }
 
-func TestADeadlineCountsEvenIfItsTimerIsBehind(t *testing.T) {
+func TestDeadlineCountsEvenIfTimerIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := late{t.Context(), time.Now()}
 		start := time.Now()

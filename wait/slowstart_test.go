@@ -45,7 +45,7 @@ func batches(t *testing.T, n int, bad ...int) (ran [][]int, done, skipped int, e
 	return ran, done, skipped, err
 }
 
-func TestSlowStartDoublesAndStopsAfterTheBatchInWhichAPieceFails(t *testing.T) {
+func TestSlowStartStopsAfterFailedBatch(t *testing.T) {
 	for _, c := range []struct {
 		n             int
 		bad           []int
@@ -76,7 +76,7 @@ func TestSlowStartDoublesAndStopsAfterTheBatchInWhichAPieceFails(t *testing.T) {
 	}
 }
 
-func TestSlowStartCountsAPanicAsAFailureAndNamesThePiece(t *testing.T) {
+func TestSlowStartCountsPanicAsFailure(t *testing.T) {
 	for _, end := range []func(){func() { panic(io.EOF) }, runtime.Goexit} {
 		done, skipped, err := wait.SlowStart(t.Context(), 9, func(_ context.Context, i int) error {
 			if i == 4 {
@@ -95,7 +95,7 @@ func TestSlowStartCountsAPanicAsAFailureAndNamesThePiece(t *testing.T) {
 	}
 }
 
-func TestSlowStartBeginsNothingAfterItsContextHasEnded(t *testing.T) {
+func TestSlowStartStartsNothingAfterContextEnds(t *testing.T) {
 	why := errors.New("maintenance")
 	for stop := range 5 { // while this piece runs
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -22,7 +22,7 @@ func dueAfter(t *testing.T, q *workqueue.Queue[string]) time.Duration {
 	return time.Since(begin)
 }
 
-func TestAddWithAddsWhenItSays(t *testing.T) {
+func TestAddWithHonorsDelayAndTime(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		opts func(now time.Time) workqueue.AddOptions
@@ -62,7 +62,7 @@ func TestAddWithAddsWhenItSays(t *testing.T) {
 }
 
 // Each policy, for each pair of ways to ask for a wake-up or a backoff, whichever is the later.
-func TestThePolicyDecidesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
+func TestPolicyChoosesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
 	const short, long = time.Second, time.Minute
 	limiter := &settableLimiter{}
 	options := map[string]func(d time.Duration) workqueue.AddOptions{
@@ -118,7 +118,7 @@ func TestThePolicyDecidesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
 	}
 }
 
-func TestAPolicyDoesNotConcernWhatIsAddedAtOnce(t *testing.T) {
+func TestPolicyIgnoresImmediateAdds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("k", time.Minute)
@@ -130,7 +130,7 @@ func TestAPolicyDoesNotConcernWhatIsAddedAtOnce(t *testing.T) {
 	})
 }
 
-func TestAWakeUpThatIsMovedAheadComesInTimeForTheOthersToo(t *testing.T) {
+func TestTimerFollowsMovedWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("a", time.Minute)
@@ -143,7 +143,7 @@ func TestAWakeUpThatIsMovedAheadComesInTimeForTheOthersToo(t *testing.T) {
 	})
 }
 
-func TestOptionsThatExcludeEachOtherPanic(t *testing.T) {
+func TestConflictingAddOptionsPanic(t *testing.T) {
 	q := newQueue()
 	const exclusive = "workqueue: AddWith: only one of After and At can be set"
 	for _, opts := range []workqueue.AddOptions{
@@ -157,7 +157,7 @@ func TestOptionsThatExcludeEachOtherPanic(t *testing.T) {
 	require.Equal(t, workqueue.Stats{}, q.Stats())
 }
 
-func TestAnAdditionForLaterKeepsThePriorityUnlessItSaysMore(t *testing.T) {
+func TestDelayedAddKeepsHigherPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith("k", prio(-3))
@@ -177,7 +177,7 @@ func TestAnAdditionForLaterKeepsThePriorityUnlessItSaysMore(t *testing.T) {
 }
 
 // A priority is not remembered with the failures: there is nothing to do with the key.
-func TestAPriorityIsNotRemembered(t *testing.T) {
+func TestPriorityIsNotRememberedWithFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		for _, p := range []int{5, -5} {
@@ -195,7 +195,7 @@ func TestAPriorityIsNotRemembered(t *testing.T) {
 	})
 }
 
-func TestCancelTakesBackWhatWasAddedInEachState(t *testing.T) {
+func TestCancelUndoesAddInEachState(t *testing.T) {
 	type queue = *workqueue.Queue[string]
 	soon := func(q queue) { q.AddAfter("k", 1); time.Sleep(time.Nanosecond); synctest.Wait() } // not debounced
 	for _, c := range []struct {

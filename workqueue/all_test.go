@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestAllAndInfoSayWhatSnapshotSays(t *testing.T) {
+func TestAllAndInfoMatchSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q, err := workqueue.New(workqueue.Config[int]{
 			Timestamps: true, MaxAttempts: 2, Group: func(key int) string { return string(rune('a' + key%3)) },
@@ -65,7 +65,7 @@ func TestAllAndInfoSayWhatSnapshotSays(t *testing.T) {
 	})
 }
 
-func TestAllSkipsNoKeyThatStays(t *testing.T) {
+func TestAllSkipsNoRemainingKey(t *testing.T) {
 	q, err := workqueue.New(workqueue.Config[int]{})
 	require.NoError(t, err)
 	const stay = 3000

@@ -22,7 +22,7 @@ func fail(t *testing.T, q *workqueue.Queue[string]) workqueue.Item[string] {
 	return item
 }
 
-func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
+func TestItemHasAttemptAndFirstFailure(t *testing.T) {
 	for name, cfg := range map[string]workqueue.Config[string]{
 		"the queue counts":                {},
 		"the limiter counts too":          {RateLimiter: workqueue.DefaultControllerRateLimiter[string]()},
@@ -56,7 +56,7 @@ func TestAnItemTellsItsAttemptAndTheFirstFailure(t *testing.T) {
 	}
 }
 
-func TestTheBackoffOfTheQueueDoublesUpToAThousandSeconds(t *testing.T) {
+func TestDefaultBackoffDoublesUpToThousandSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		d := 5 * time.Millisecond
@@ -71,7 +71,7 @@ func TestTheBackoffOfTheQueueDoublesUpToAThousandSeconds(t *testing.T) {
 	})
 }
 
-func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
+func TestKeyIsParkedAfterMaxAttempts(t *testing.T) {
 	for name, limiter := range map[string]workqueue.RateLimiter[string]{"own": nil, "custom": limiterOf(time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestAKeyGetsItsAttemptsAndIsParkedThen(t *testing.T) {
 	}
 }
 
-func TestAKeyGetsItsTimeAndIsParkedThen(t *testing.T) {
+func TestKeyIsParkedAfterMaxElapsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxElapsed: time.Minute, RateLimiter: limiterOf(1)}))
 		q.Add("k")
@@ -120,7 +120,7 @@ func TestAKeyGetsItsTimeAndIsParkedThen(t *testing.T) {
 	})
 }
 
-func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
+func TestParkedKeysCanBeListedRetriedAndDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var added []string
 		cfg := workqueue.Config[string]{MaxAttempts: 1}
@@ -153,7 +153,7 @@ func TestParkedKeysAreListedInOrderRetriedAndDropped(t *testing.T) {
 	})
 }
 
-func TestAnAddThatRevivesAParkedKeyWakesAWorker(t *testing.T) {
+func TestAddOfParkedKeyWakesWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1}))
 		q.AddRateLimited("k")
@@ -166,7 +166,7 @@ func TestAnAddThatRevivesAParkedKeyWakesAWorker(t *testing.T) {
 	})
 }
 
-func TestAParkedKeyIsRevivedByAnAddAtOnceAndByAWakeUpWhenItIsDue(t *testing.T) {
+func TestParkedKeyIsRevivedByAddAndByDueWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, RateLimiter: limiterOf(0)}))
 		q.AddRateLimited("k")
@@ -188,7 +188,7 @@ func TestAParkedKeyIsRevivedByAnAddAtOnceAndByAWakeUpWhenItIsDue(t *testing.T) {
 }
 
 // A key that is added after the failure that spent its budget is not parked.
-func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
+func TestAddBeforeDoneOfSpentKeyResetsBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parked := 0
 		cfg := workqueue.Config[string]{MaxAttempts: 1}
@@ -222,7 +222,7 @@ func TestAnAddBeforeTheDoneOfASpentKeyGivesItANewBudget(t *testing.T) {
 	})
 }
 
-func TestASpentKeyIsNotTriedAgainByAnOlderBackoffButByAWakeUp(t *testing.T) {
+func TestSpentKeyDropsBackoffButKeepsWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2}))
 		q.AddRateLimited("k")
@@ -272,7 +272,7 @@ func TestFailuresAreRememberedForAnHour(t *testing.T) {
 	})
 }
 
-func TestMemoryOfKeysThatWereNeverForgottenIsGivenBack(t *testing.T) {
+func TestMemoryOfFailuresNeverForgottenIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
 		q := must(workqueue.New(workqueue.Config[int]{RateLimiter: nil, Group: func(k int) string { return fmt.Sprint(k % 7) }}))
@@ -291,7 +291,7 @@ func TestMemoryOfKeysThatWereNeverForgottenIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestNothingIsForgottenByTimeAfterAShutdown(t *testing.T) {
+func TestFailuresDoNotExpireAfterShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddRateLimited("a")
@@ -314,7 +314,7 @@ type customLimiter struct {
 	*workqueue.ItemFastSlowRateLimiter[string]
 }
 
-func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
+func TestCustomLimiterSetsDelayAndIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := customLimiter{workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)}
 		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l}))
@@ -334,7 +334,7 @@ func TestACustomLimiterDecidesAndIsToldToForget(t *testing.T) {
 }
 
 // A failure that says itself when to try again is a failure like every other, but that the limiter is not asked.
-func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
+func TestFailureWithOwnDelayCountsAsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := customLimiter{workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)}
 		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: l, MaxAttempts: 4}))
@@ -374,7 +374,7 @@ func TestAFailureWithItsOwnDelayIsABackoffAndCounts(t *testing.T) {
 }
 
 // The backoff of the queue is one of all failures before.
-func TestTheBackoffOfTheQueueGrowsWithFailuresThatHadTheirOwn(t *testing.T) {
+func TestDefaultBackoffCountsFailuresWithOwnDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		for range 3 {

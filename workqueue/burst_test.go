@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestKeysThatAreDueTogetherStallNoCall(t *testing.T) {
+func TestKeysDueTogetherDoNotStallCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
 		var q *workqueue.Queue[int]
@@ -36,7 +36,7 @@ func TestKeysThatAreDueTogetherStallNoCall(t *testing.T) {
 	})
 }
 
-func TestAShutdownBetweenTwoBatchesDropsTheRest(t *testing.T) {
+func TestShutDownBetweenBatchesDropsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100_000
 		var q *workqueue.Queue[int]
@@ -51,7 +51,7 @@ func TestAShutdownBetweenTwoBatchesDropsTheRest(t *testing.T) {
 	})
 }
 
-func TestAShutdownHoldsTheLockForABatchOfKeysAtATime(t *testing.T) {
+func TestShutDownReleasesLockBetweenBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 10_000
 		q := must(workqueue.New(workqueue.Config[int]{}))
@@ -78,7 +78,7 @@ func TestAShutdownHoldsTheLockForABatchOfKeysAtATime(t *testing.T) {
 	})
 }
 
-func TestAShutdownLosesNoQuietKeyToAWorkerThatIsFasterThanIt(t *testing.T) {
+func TestShutDownLosesNoDebouncedKeyToFastWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 1_000
 		var q *workqueue.Queue[int]
@@ -123,7 +123,7 @@ func TestAShutdownLosesNoQuietKeyToAWorkerThatIsFasterThanIt(t *testing.T) {
 	})
 }
 
-func TestAShutdownMakesQuietKeysReadyInTheOrderOfTheirQuietTimes(t *testing.T) {
+func TestShutDownReadiesDebouncedKeysInDueOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[int]{Debounce: time.Minute}))
 		var want []int
@@ -140,7 +140,7 @@ func TestAShutdownMakesQuietKeysReadyInTheOrderOfTheirQuietTimes(t *testing.T) {
 }
 
 // The longest time that an Add, and a Get, had to wait while a million keys came due.
-func BenchmarkAddAndGetWhileAMillionKeysComeDue(b *testing.B) {
+func BenchmarkAddAndGetWhileMillionKeysComeDue(b *testing.B) {
 	for b.Loop() {
 		const n = 1_000_000
 		q := must(workqueue.New(workqueue.Config[int]{}))

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestABadConfigIsAnErrorThatNamesTheField(t *testing.T) {
+func TestConfigErrorsNameTheField(t *testing.T) {
 	type config = workqueue.Config[string]
 	for want, cfg := range map[string]config{
 		"Config.MaxAttempts is -1, must not be negative":                                                {MaxAttempts: -1},
@@ -28,7 +28,7 @@ func TestABadConfigIsAnErrorThatNamesTheField(t *testing.T) {
 	}
 }
 
-func TestAConfigAtItsBoundsIsAccepted(t *testing.T) {
+func TestConfigAtItsBoundsIsAccepted(t *testing.T) {
 	for what, cfg := range map[string]workqueue.Config[string]{
 		"zero":                     {},
 		"no aging":                 {Aging: -1},
@@ -44,7 +44,7 @@ func TestAConfigAtItsBoundsIsAccepted(t *testing.T) {
 	}
 }
 
-func TestALimiterMadeOfNonsensePanicsAtTheCall(t *testing.T) {
+func TestLimiterConstructorsPanicOnInvalidArguments(t *testing.T) {
 	limiter := workqueue.DefaultControllerRateLimiter[string]()
 	for want, call := range map[string]func(){
 		"NewItemExponentialFailureRateLimiter: the delay -1ns is negative": func() {

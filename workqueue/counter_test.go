@@ -17,7 +17,7 @@ type counting interface {
 	Known() int
 }
 
-func TestLimitersDoNotGrowForeverWithKeysThatWereNeverForgotten(t *testing.T) {
+func TestLimitersStayBoundedWithoutForget(t *testing.T) {
 	for name, limiter := range map[string]func() counting{
 		"exponential": func() counting { return workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second) },
 		"jittered":    func() counting { return workqueue.NewItemJitteredRateLimiter[int](1, time.Second, nil) },
@@ -42,7 +42,7 @@ func TestLimitersDoNotGrowForeverWithKeysThatWereNeverForgotten(t *testing.T) {
 }
 
 // A key that fails again and again, as slowly as its delays allow, keeps its count.
-func TestALimiterKnowsAKeyForAtLeastOnePeriodAndForgetsItBeforeTwo(t *testing.T) {
+func TestLimiterForgetsKeyAfterOneToTwoPeriods(t *testing.T) {
 	for _, c := range []struct {
 		new    func() counting
 		period time.Duration
@@ -71,7 +71,7 @@ func TestALimiterKnowsAKeyForAtLeastOnePeriodAndForgetsItBeforeTwo(t *testing.T)
 }
 
 // The calls of other keys do not move the periods.
-func TestALimiterThatIsCalledAtOddTimesForgetsInTimeAllTheSame(t *testing.T) {
+func TestLimiterForgetsOnTimeDespiteOtherCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second)
 		r.When(1)
@@ -86,7 +86,7 @@ func TestALimiterThatIsCalledAtOddTimesForgetsInTimeAllTheSame(t *testing.T) {
 	})
 }
 
-func TestForgetReachesBothPeriods(t *testing.T) {
+func TestForgetClearsBothPeriods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second)
 		r.When(1)
@@ -103,7 +103,7 @@ func TestForgetReachesBothPeriods(t *testing.T) {
 	})
 }
 
-func TestALimiterWithTheLongestDelayForgetsNothing(t *testing.T) {
+func TestLimiterWithLongestDelayForgetsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, math.MaxInt64)
 		r.When(1)
@@ -112,7 +112,7 @@ func TestALimiterWithTheLongestDelayForgetsNothing(t *testing.T) {
 	})
 }
 
-func TestJitterTakesUpToHalfOfTheDelay(t *testing.T) {
+func TestJitterTakesUpToHalfTheDelay(t *testing.T) {
 	random := 0.0
 	r := workqueue.NewItemJitteredRateLimiter[string](time.Second, 5*time.Second, func() float64 { return random })
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func TestJitterTakesUpToHalfOfTheDelay(t *testing.T) {
 	require.InDelta(t, 500*time.Millisecond, r.When("k"), 2)
 }
 
-func TestJitterNeverOverflowsAndSpreadsTheKeys(t *testing.T) {
+func TestJitterSpreadsKeysWithoutOverflow(t *testing.T) {
 	r := workqueue.NewItemJitteredRateLimiter[int](math.MaxInt64, math.MaxInt64, nil)
 	seen := map[time.Duration]bool{}
 	for k := range 100 {

@@ -12,7 +12,7 @@ import (
 
 // A wake-up and a backoff of a key are two deadlines.
 
-func TestABackoffSwallowsNoWakeUp(t *testing.T) {
+func TestBackoffDoesNotCancelWakeUp(t *testing.T) {
 	for name, attempt := range map[string]func(q *workqueue.Queue[string]){
 		"an attempt before the backoff, and a Forget": func(q *workqueue.Queue[string]) {
 			q.Add("k")
@@ -53,7 +53,7 @@ func TestABackoffSwallowsNoWakeUp(t *testing.T) {
 	}
 }
 
-func TestAWakeUpThatComesFirstEndsTheBackoff(t *testing.T) {
+func TestEarlierWakeUpEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Minute})
@@ -82,7 +82,7 @@ func TestForgetEndsTheBackoff(t *testing.T) {
 	})
 }
 
-func TestAKeyThatIsAboutToBeTriedHasNoBackoff(t *testing.T) {
+func TestReadyOrDirtyKeyHasNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("ready")
@@ -98,7 +98,7 @@ func TestAKeyThatIsAboutToBeTriedHasNoBackoff(t *testing.T) {
 	})
 }
 
-func TestAWakeUpThatIsAskedForAgainKeepsItsPlaceAmongThoseOfTheSameTime(t *testing.T) {
+func TestRepeatedWakeUpKeepsPlaceAmongEqualTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		for _, k := range []string{"a", "b", "a"} {
@@ -113,7 +113,7 @@ func TestAWakeUpThatIsAskedForAgainKeepsItsPlaceAmongThoseOfTheSameTime(t *testi
 	})
 }
 
-func TestATimerThatFiresForAnotherKeyForgetsNoFailureEarly(t *testing.T) {
+func TestTimerForAnotherKeyForgetsNoFailureEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddRateLimited("k")

@@ -24,7 +24,7 @@ func sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func TestAnAddWaitsUntilTheAddsAreQuiet(t *testing.T) {
+func TestDebounceWaitsForQuietPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		for range 3 {
@@ -41,7 +41,7 @@ func TestAnAddWaitsUntilTheAddsAreQuiet(t *testing.T) {
 	})
 }
 
-func TestAddsThatNeverGrowQuietWaitNoLongerThanTheLimit(t *testing.T) {
+func TestDebounceWaitsAtMostMaxWait(t *testing.T) {
 	for limit, want := range map[time.Duration]time.Duration{longest: longest, 0: 10 * quiet, quiet: quiet} {
 		synctest.Test(t, func(t *testing.T) {
 			q := must(workqueue.New(workqueue.Config[string]{Debounce: quiet, DebounceLimit: limit}))
@@ -56,7 +56,7 @@ func TestAddsThatNeverGrowQuietWaitNoLongerThanTheLimit(t *testing.T) {
 	}
 }
 
-func TestDebounceDoesNotDelayABackoffOrAWakeUp(t *testing.T) {
+func TestDebounceDoesNotDelayBackoffOrWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.AddRateLimited("k")
@@ -68,7 +68,7 @@ func TestDebounceDoesNotDelayABackoffOrAWakeUp(t *testing.T) {
 	})
 }
 
-func TestAWakeUpThatComesMeanwhileIsWhatTheAddsWaitedFor(t *testing.T) {
+func TestWakeUpDuringDebounceReplacesDebouncedAdd(t *testing.T) {
 	for name, schedule := range map[string]func(*workqueue.Queue[string]){
 		"AddAfter":       func(q *workqueue.Queue[string]) { q.AddAfter("k", 5*time.Millisecond) },
 		"AddRateLimited": func(q *workqueue.Queue[string]) { q.AddRateLimited("k") },
@@ -95,7 +95,7 @@ func TestAWakeUpThatComesMeanwhileIsWhatTheAddsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestAWakeUpStandsWhenTheAddsAreQuietBefore(t *testing.T) {
+func TestWakeUpRemainsAfterEarlierDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.AddAfter("k", time.Minute)
@@ -105,7 +105,7 @@ func TestAWakeUpStandsWhenTheAddsAreQuietBefore(t *testing.T) {
 	})
 }
 
-func TestAnAddWhileInProcessComesBackWhenQuiet(t *testing.T) {
+func TestDebouncedAddWhileProcessingComesBackAfterQuietPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.Add("k")
@@ -130,7 +130,7 @@ func TestAnAddWhileInProcessComesBackWhenQuiet(t *testing.T) {
 	})
 }
 
-func TestAShutdownAppliesDebouncedAddsInOrder(t *testing.T) {
+func TestShutDownAppliesDebouncedAddsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex // the timer calls Added as well
 		var added []string
@@ -174,7 +174,7 @@ func TestAShutdownAppliesDebouncedAddsInOrder(t *testing.T) {
 	})
 }
 
-func TestCancelDropsADebouncedAdd(t *testing.T) {
+func TestCancelDropsDebouncedAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.Add("k")
@@ -187,7 +187,7 @@ func TestCancelDropsADebouncedAdd(t *testing.T) {
 }
 
 // With everything that a key can be, waiting for quiet ends at the time that was told, however the calls mix.
-func TestAParkedKeyIsRevivedWhenItsAddsAreQuiet(t *testing.T) {
+func TestParkedKeyIsRevivedAfterDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Debounce: quiet, MaxAttempts: 1}))
 		q.AddRateLimited("k")
@@ -219,7 +219,7 @@ func TestDebounceDoesNotOverflow(t *testing.T) {
 }
 
 // An addition with a delay of its own is not debounced, not even if the delay is nothing.
-func TestAnAddAfterOfNoTimeIsNotDebounced(t *testing.T) {
+func TestAddAfterZeroIsNotDebounced(t *testing.T) {
 	for name, add := range map[string]func(q *workqueue.Queue[string]){
 		"AddAfter":                func(q *workqueue.Queue[string]) { q.AddAfter("k", 0) },
 		"AddAfter, negative":      func(q *workqueue.Queue[string]) { q.AddAfter("k", -1) },
@@ -247,7 +247,7 @@ func TestAnAddAfterOfNoTimeIsNotDebounced(t *testing.T) {
 	}
 }
 
-func TestAKeyInItsQuietTimeKeepsTheQueueFromBeingIdle(t *testing.T) {
+func TestDebouncedKeyKeepsQueueBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := debounced()
 		q.AddAfter("later", time.Hour)

@@ -30,7 +30,7 @@ func dispatch(q *workqueue.Queue[string], take func() error) (ended chan error) 
 	return ended
 }
 
-func TestADrainDoesNotHangWhenADispatcherHandsKeysToOtherGoroutines(t *testing.T) {
+func TestDrainDoesNotHangWithDispatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		attempts := make(chan string, 9)
@@ -99,7 +99,7 @@ func TestNoWorkerStopsWhileAKeyIsDirty(t *testing.T) {
 }
 
 // As in client-go, whose tests ask for it.
-func TestGetIsToldOfAShutdownWhileAKeyIsDirty(t *testing.T) {
+func TestGetReturnsShutdownWhileKeyIsDirty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
@@ -151,7 +151,7 @@ func (c *scripted) Err() error {
 	}
 }
 
-func TestAQueueThatBecomesIdleAsTheContextEndsIsIdle(t *testing.T) {
+func TestIdleWinsOverContextEnd(t *testing.T) {
 	for name, wait := range map[string]func(*workqueue.Queue[string], context.Context) error{
 		"WaitIdle": (*workqueue.Queue[string]).WaitIdle,
 		"Drain":    (*workqueue.Queue[string]).Drain,
@@ -172,7 +172,7 @@ func TestAQueueThatBecomesIdleAsTheContextEndsIsIdle(t *testing.T) {
 	}
 }
 
-func TestADrainPrefersIdleToAReleaseAndAReleaseToItsContext(t *testing.T) {
+func TestDrainPrefersIdleOverReleaseOverContext(t *testing.T) {
 	for range 30 {
 		q := newQueue()
 		q.Add("k")
@@ -194,7 +194,7 @@ func (c endsAfterACheck) Err() error {
 	return err
 }
 
-func TestTakeTakesNoKeyWhenItsContextHasEnded(t *testing.T) {
+func TestTakeReturnsNoKeyAfterContextEnds(t *testing.T) {
 	t.Run("before the call", func(t *testing.T) {
 		for _, shutdown := range []bool{false, true} {
 			q := newQueue()

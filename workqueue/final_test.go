@@ -12,7 +12,7 @@ import (
 )
 
 // A final failure does in each state what the last failure of a budget does: the twin has a budget of one attempt.
-func TestAFinalFailureIsTheLastOneOfABudgetInEachState(t *testing.T) {
+func TestFinalFailureSpendsBudgetInEachState(t *testing.T) {
 	type queue = *workqueue.Queue[string]
 	soon := func(q queue) { q.AddAfter("k", -1) }
 	for name, enter := range map[string]func(q queue){
@@ -66,7 +66,7 @@ func TestAFinalFailureIsTheLastOneOfABudgetInEachState(t *testing.T) {
 	}
 }
 
-func TestAFailureAfterAFinalOneLeavesNoBackoffToAParkedKey(t *testing.T) {
+func TestFailureAfterFinalFailureLeavesNoBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
@@ -89,7 +89,7 @@ func (a *asked) When(string) time.Duration { a.whens++; return time.Second }
 func (a *asked) Forget(string)             { a.forgets++ }
 func (a *asked) NumRequeues(string) int    { return 0 }
 
-func TestAFinalFailureCountsWithoutABudgetAndAsksForNoBackoff(t *testing.T) {
+func TestFinalFailureCountsWithoutBudgetOrBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := &asked{}
 		q := must(workqueue.New(workqueue.Config[string]{RateLimiter: limiter, Logger: discard}))

@@ -17,7 +17,7 @@ func gated(every time.Duration, burst int) *workqueue.Queue[string] {
 	return must(workqueue.New(workqueue.Config[string]{DispatchLimit: rate.NewLimiter(rate.Every(every), burst)}))
 }
 
-func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
+func TestHandOutRateLimitIsGlobalAndExact(t *testing.T) {
 	for _, workers := range []int{1, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			const n, burst = 23, 3
@@ -44,7 +44,7 @@ func TestHandOutLimitsTheRateOfAllKeysTogetherExactly(t *testing.T) {
 }
 
 // Tokens that went unused while no key was ready do not add to the burst.
-func TestABurstIsNeverLargerThanTheLimiterAllows(t *testing.T) {
+func TestHandOutBurstIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 2)
 		for i := range 3 {
@@ -64,7 +64,7 @@ func TestABurstIsNeverLargerThanTheLimiterAllows(t *testing.T) {
 	})
 }
 
-func TestAKeyDoesNotWaitBehindReservationsOfKeysThatAreNotReady(t *testing.T) {
+func TestDelayedKeysReserveNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 1)
 		for i := range 1000 {
@@ -78,7 +78,7 @@ func TestAKeyDoesNotWaitBehindReservationsOfKeysThatAreNotReady(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatGivesUpAtTheGatePassesItsTurnOn(t *testing.T) {
+func TestWorkerGivingUpAtRateLimitPassesTurnOn(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
 			q := gated(time.Second, 1)
@@ -100,7 +100,7 @@ func TestAWorkerThatGivesUpAtTheGatePassesItsTurnOn(t *testing.T) {
 	}
 }
 
-func TestNoWorkerIsLostAtTheGate(t *testing.T) {
+func TestNoWorkerIsLostAtRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 1)
 		q.Add("held")
@@ -124,7 +124,7 @@ func TestNoWorkerIsLostAtTheGate(t *testing.T) {
 	})
 }
 
-func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
+func TestTryGetFailsWhenRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 1)
 		q.Add("a")
@@ -140,7 +140,7 @@ func TestTryGetAnswersNoAtAClosedGate(t *testing.T) {
 }
 
 // If another worker takes the token first, the worker that was promised it waits for the next one, not forever.
-func TestAWorkerWaitsAgainForATokenThatAnotherCallerTook(t *testing.T) {
+func TestWorkerWaitsAgainAfterLosingToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := rate.NewLimiter(rate.Every(time.Second), 1)
 		q := must(workqueue.New(workqueue.Config[string]{DispatchLimit: limiter}))
@@ -162,7 +162,7 @@ func TestAWorkerWaitsAgainForATokenThatAnotherCallerTook(t *testing.T) {
 	})
 }
 
-func TestAShutdownHandsOutWhatWaitsAtTheGate(t *testing.T) {
+func TestShutDownHandsOutRateLimitedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 1)
 		for i := range 4 {
@@ -180,7 +180,7 @@ func TestAShutdownHandsOutWhatWaitsAtTheGate(t *testing.T) {
 	})
 }
 
-func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
+func TestLimiterWithoutBurstHandsOutNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := gated(time.Second, 0)
 		q.Add("a")
@@ -192,7 +192,7 @@ func TestALimiterWithoutABurstHandsOutNothing(t *testing.T) {
 	})
 }
 
-func TestWorkersNoticeAChangedLimiterWithinAMinute(t *testing.T) {
+func TestWorkersNoticeChangedLimiterWithinMinute(t *testing.T) {
 	for name, limiter := range map[string]*rate.Limiter{
 		"a limit of nothing": rate.NewLimiter(0, 1), "a burst of nothing": rate.NewLimiter(1, 0),
 		"once in a day": rate.NewLimiter(rate.Every(24*time.Hour), 1), "never": rate.NewLimiter(0, 0),

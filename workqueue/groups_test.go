@@ -18,7 +18,7 @@ import (
 // byLetter makes the first letter of a key its group.
 func byLetter(k string) string { return k[:1] }
 
-func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
+func TestGroupsTakeTurnsWithinPriority(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, Aging: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
 		q.Add(k)
@@ -28,7 +28,7 @@ func TestGroupsTakeTurnsWithinAPriority(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
+func TestLargeGroupDoesNotDelayAnother(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter}))
 	for i := range 10_000 {
 		q.Add(fmt.Sprint("a", i))
@@ -40,7 +40,7 @@ func TestAGroupOfTenThousandKeysDoesNotDelayAnother(t *testing.T) {
 	require.Equal(t, "a0 b0 a1 b1 a2 b2 a3 b3 a4 b4 a5", strings.Join(first, " "))
 }
 
-func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
+func TestGroupAtLimitDoesNotBlockOtherGroups(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 2, Aging: -1}))
 	for _, k := range []string{"a1", "a2", "a3", "b1"} {
 		q.AddWith(k, prio(int('c'-k[0])))
@@ -59,7 +59,7 @@ func TestAGroupAtItsLimitKeepsNoWorkerFromTheOthers(t *testing.T) {
 }
 
 // Each Done of a group at its limit unblocks one more worker, even if several Dones come before the first worker wakes up.
-func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
+func TestEachFreedGroupSlotWakesItsOwnWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3}))
 		for i := range 9 {
@@ -90,7 +90,7 @@ func TestEachFreedPlaceInAGroupWakesAWorkerOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestAShutdownHandsOutWhatWaitsForItsGroup(t *testing.T) {
+func TestShutDownHandsOutKeysWaitingForTheirGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
 		for _, k := range []string{"a1", "a2", "a3"} {
@@ -118,7 +118,7 @@ func TestAShutdownHandsOutWhatWaitsForItsGroup(t *testing.T) {
 	})
 }
 
-func TestCancelOfTheLastReadyKeyMakesTheQueueIdle(t *testing.T) {
+func TestCancelOfLastReadyKeyMakesQueueIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{}))
 		q.Add("k")
@@ -135,7 +135,7 @@ func TestCancelOfTheLastReadyKeyMakesTheQueueIdle(t *testing.T) {
 }
 
 // Canceling the remaining keys releases the workers and the callers of Drain.
-func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
+func TestCancelOfLastReadyKeyCompletesShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
 		q.Add("a1")
@@ -160,7 +160,7 @@ func TestCancelOfTheLastReadyKeyEndsAShutdown(t *testing.T) {
 	})
 }
 
-func TestAGroupLimitIsNeverExceededUnderLoad(t *testing.T) {
+func TestGroupLimitHoldsUnderLoad(t *testing.T) {
 	const limit = 2
 	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: limit}))
 	var working [3]atomic.Int32
@@ -185,7 +185,7 @@ func TestAGroupLimitIsNeverExceededUnderLoad(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-func TestMemoryOfManyGroupsAndRaisedKeysIsGivenBack(t *testing.T) {
+func TestMemoryOfGroupsAndRaisedKeysIsReleased(t *testing.T) {
 	for _, group := range []func(int) string{nil, func(k int) string { return fmt.Sprint(k) }} {
 		q := must(workqueue.New(workqueue.Config[int]{Group: group}))
 		for i := range 30_000 {

@@ -43,7 +43,7 @@ func (o *observer) collect(q *workqueue.Queue[string]) metrics {
 	return o.metrics
 }
 
-func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
+func TestHooksAndStatsProvideClientGoMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
 		q := observed(&m, workqueue.Config[string]{RateLimiter: limiterOf(11 * time.Second)})
@@ -103,7 +103,7 @@ func TestHooksAndStatsGiveTheSevenMetrics(t *testing.T) {
 }
 
 // A key that is added, and has its effect later, is added once.
-func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
+func TestDebouncedAddIsCountedOnceWhenItTakesEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
 		q := observed(&m, workqueue.Config[string]{Debounce: quiet})
@@ -123,7 +123,7 @@ func TestAnAddThatIsDebouncedIsCountedOnceWhenItHasItsEffect(t *testing.T) {
 }
 
 // The depth that a caller counts from Added and Dispatched is that of Stats, and so never negative.
-func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
+func TestDepthIsAddedMinusDispatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
 		q := observed(&m, workqueue.Config[string]{MaxAttempts: 2})
@@ -143,7 +143,7 @@ func TestTheDepthIsWhatWasAddedAndNotHandedOut(t *testing.T) {
 	})
 }
 
-func TestHooksAreToldTheirDelaysAndAttempts(t *testing.T) {
+func TestHooksReceiveDelaysAndAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var log []string

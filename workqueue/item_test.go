@@ -46,7 +46,7 @@ func TestOnlyTheFirstDoneOfAnItemCounts(t *testing.T) {
 }
 
 // The entry of a key may have been used for others in the meantime.
-func TestADoneThatComesLateHarmsNoOtherKey(t *testing.T) {
+func TestLateDoneDoesNotAffectOtherKeys(t *testing.T) {
 	q := newQueue()
 	q.Add("a")
 	late, _ := q.TryTake()
@@ -62,7 +62,7 @@ func TestADoneThatComesLateHarmsNoOtherKey(t *testing.T) {
 	require.Equal(t, workqueue.Stats{InProcess: 1}, q.Stats())
 }
 
-func TestOfConcurrentDonesOneCounts(t *testing.T) {
+func TestOnlyOneConcurrentDoneCounts(t *testing.T) {
 	q := newQueue()
 	for range 200 {
 		q.Add("k")
@@ -85,7 +85,7 @@ func TestOfConcurrentDonesOneCounts(t *testing.T) {
 	}
 }
 
-func TestTakeEndsWithItsContextOrWithAShutdown(t *testing.T) {
+func TestTakeEndsWithContextOrShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		why := errors.New("why")
@@ -100,7 +100,7 @@ func TestTakeEndsWithItsContextOrWithAShutdown(t *testing.T) {
 	})
 }
 
-func TestAnItemTellsPriorityAndReasons(t *testing.T) {
+func TestItemHasPriorityAndReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith("k", workqueue.AddOptions{Priority: 2, Reason: "created"})
@@ -114,7 +114,7 @@ func TestAnItemTellsPriorityAndReasons(t *testing.T) {
 	})
 }
 
-func TestRunForgetsWhatSucceedsAndRetriesOrParksWhatFails(t *testing.T) {
+func TestRunForgetsSuccessesAndRetriesOrParksFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 3}))
 		q.Add("good")
@@ -150,7 +150,7 @@ func TestRunForgetsWhatSucceedsAndRetriesOrParksWhatFails(t *testing.T) {
 	})
 }
 
-func TestRunReturnsWhenItsWorkHasEnded(t *testing.T) {
+func TestRunReturnsAfterWorkReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
@@ -166,7 +166,7 @@ func TestRunReturnsWhenItsWorkHasEnded(t *testing.T) {
 	})
 }
 
-func TestRunReturnsWhenTheQueueIsDrained(t *testing.T) {
+func TestRunReturnsWhenQueueIsDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		ended := make(chan error, 1)
@@ -195,7 +195,7 @@ func TestRunWithoutWorkersPanics(t *testing.T) {
 	}
 }
 
-func TestRunHasNeverTwoWorkersOnAKeyAndAWorkerForEach(t *testing.T) {
+func TestRunNeverHandsKeyToTwoWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const workers, keys = 4, 3
 		q := must(workqueue.New(workqueue.Config[int]{}))
@@ -222,7 +222,7 @@ func TestRunHasNeverTwoWorkersOnAKeyAndAWorkerForEach(t *testing.T) {
 }
 
 // A panic of work ends the program, as one of any other goroutine does; on its way the key is done. The test runs itself.
-func TestAPanicOfWorkLeavesTheKeyDoneAndCrashes(t *testing.T) {
+func TestPanickingWorkMarksKeyDoneAndCrashes(t *testing.T) {
 	if os.Getenv("WORKQUEUE_PANIC") != "" {
 		cfg := workqueue.Config[string]{}
 		cfg.Hooks.Done = func(k string, _ time.Duration) { fmt.Println("done", k) }
@@ -231,7 +231,7 @@ func TestAPanicOfWorkLeavesTheKeyDoneAndCrashes(t *testing.T) {
 		_ = q.Run(t.Context(), 1, func(context.Context, workqueue.Item[string]) error { panic("of work") })
 		return
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^TestAPanicOfWorkLeavesTheKeyDoneAndCrashes$", "-test.timeout=20s")
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPanickingWorkMarksKeyDoneAndCrashes$", "-test.timeout=20s")
 	cmd.Env = append(os.Environ(), "WORKQUEUE_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	require.Error(t, err)

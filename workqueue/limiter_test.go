@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestTheExponentialLimiterDoublesPerKeyUpToItsLimit(t *testing.T) {
+func TestExponentialLimiterDoublesPerKeyUpToMax(t *testing.T) {
 	r := workqueue.NewItemExponentialFailureRateLimiter[string](time.Millisecond, 10*time.Millisecond)
 	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		require.Equal(t, want*time.Millisecond, r.When("a"))
@@ -27,7 +27,7 @@ func TestTheExponentialLimiterDoublesPerKeyUpToItsLimit(t *testing.T) {
 	require.Equal(t, 1, r.NumRequeues("b"))
 }
 
-func TestTheExponentialLimiterNeverOverflows(t *testing.T) {
+func TestExponentialLimiterNeverOverflows(t *testing.T) {
 	for _, base := range []time.Duration{1, 3, time.Hour, math.MaxInt64} {
 		for _, limit := range []time.Duration{time.Hour, math.MaxInt64} {
 			r := workqueue.NewItemExponentialFailureRateLimiter[string](base, limit)
@@ -43,7 +43,7 @@ func TestTheExponentialLimiterNeverOverflows(t *testing.T) {
 	}
 }
 
-func TestADelayOfZeroDoesNotGrow(t *testing.T) {
+func TestZeroDelayDoesNotGrow(t *testing.T) {
 	r := workqueue.NewItemExponentialFailureRateLimiter[string](0, time.Hour)
 	for range 200 {
 		require.Zero(t, r.When("k"))
@@ -57,7 +57,7 @@ func TestADelayOfZeroDoesNotGrow(t *testing.T) {
 	}
 }
 
-func TestTheFastSlowLimiterIsFastForTheFirstAttempts(t *testing.T) {
+func TestFastSlowLimiterIsFastAtFirst(t *testing.T) {
 	r := workqueue.NewItemFastSlowRateLimiter[string](time.Millisecond, time.Second, 2)
 	for _, want := range []time.Duration{time.Millisecond, time.Millisecond, time.Second, time.Second} {
 		require.Equal(t, want, r.When("k"))
@@ -67,7 +67,7 @@ func TestTheFastSlowLimiterIsFastForTheFirstAttempts(t *testing.T) {
 	require.Equal(t, time.Millisecond, r.When("k"))
 }
 
-func TestTheBucketLimiterSpreadsAllKeysInTime(t *testing.T) {
+func TestBucketLimiterSpreadsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &workqueue.BucketRateLimiter[string]{Limiter: rate.NewLimiter(10, 1)}
 		require.Zero(t, r.When("a"))
@@ -78,7 +78,7 @@ func TestTheBucketLimiterSpreadsAllKeysInTime(t *testing.T) {
 	})
 }
 
-func TestMaxOfAsksAllAndMaxWaitCuts(t *testing.T) {
+func TestMaxOfAsksAllLimitersAndMaxWaitCaps(t *testing.T) {
 	slow := workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Second, 0)
 	fast := workqueue.NewItemExponentialFailureRateLimiter[string](time.Millisecond, time.Hour)
 	r := workqueue.NewWithMaxWaitRateLimiter(workqueue.NewMaxOfRateLimiter[string](fast, slow), 3*time.Second)
@@ -94,12 +94,12 @@ func TestMaxOfAsksAllAndMaxWaitCuts(t *testing.T) {
 	require.Zero(t, slow.NumRequeues("k"))
 }
 
-func TestTheDefaultLimitersGiveTheirFirstDelays(t *testing.T) {
+func TestDefaultLimitersInitialDelays(t *testing.T) {
 	require.Equal(t, 5*time.Millisecond, workqueue.DefaultControllerRateLimiter[string]().When("k"))
 }
 
 // The first failure of a key does not wait behind those of other keys.
-func TestAFirstFailureDoesNotWaitBehindAThousandOthers(t *testing.T) {
+func TestFirstFailureDoesNotQueueBehindOthers(t *testing.T) {
 	r := workqueue.DefaultControllerRateLimiter[int]()
 	for k := range 1000 {
 		r.When(k)

@@ -44,7 +44,7 @@ var limiters = map[string]func() workqueue.RateLimiter[string]{
 	"foreign": func() workqueue.RateLimiter[string] { return newForeign[string]() },
 }
 
-func TestARevivedKeyHasAWholeBudgetAndASmallBackoff(t *testing.T) {
+func TestRevivedKeyHasFullBudgetAndInitialBackoff(t *testing.T) {
 	revivals := map[string]func(q *workqueue.Queue[string]){
 		"DropParked": func(q *workqueue.Queue[string]) { require.True(t, q.DropParked("k")); q.Add("k") },
 		"Add":        func(q *workqueue.Queue[string]) { q.Add("k") },
@@ -76,7 +76,7 @@ func TestARevivedKeyHasAWholeBudgetAndASmallBackoff(t *testing.T) {
 	}
 }
 
-func TestAKeyThatBecomesReadyInsteadOfParkedHasASmallBackoff(t *testing.T) {
+func TestKeyReadyInsteadOfParkedRestartsBackoff(t *testing.T) {
 	for name, limiter := range limiters {
 		for when, spend := range map[string]func(q *workqueue.Queue[string]){
 			"dirty":            func(q *workqueue.Queue[string]) { q.Get(); q.Add("k"); q.AddRateLimited("k"); q.Done("k") },
@@ -102,7 +102,7 @@ func TestAKeyThatBecomesReadyInsteadOfParkedHasASmallBackoff(t *testing.T) {
 	}
 }
 
-func TestAFailureWithItsOwnDelayMakesTheNextBackoffLongerWhateverTheLimiterOfThePackage(t *testing.T) {
+func TestFailureWithOwnDelayGrowsNextBackoff(t *testing.T) {
 	for name, limiter := range limiters {
 		if name == "foreign" {
 			continue // it counts for itself
@@ -122,7 +122,7 @@ func TestAFailureWithItsOwnDelayMakesTheNextBackoffLongerWhateverTheLimiterOfThe
 	}
 }
 
-func TestAFailureIsForgottenByTheQueueAndItsLimiterAtOneTime(t *testing.T) {
+func TestQueueAndLimiterForgetFailureTogether(t *testing.T) {
 	for name, limiter := range limiters {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestAFailureIsForgottenByTheQueueAndItsLimiterAtOneTime(t *testing.T) {
 	}
 }
 
-func TestALimiterIsAskedOnceForEachFailureThatNeedsADelay(t *testing.T) {
+func TestLimiterIsAskedOncePerDelayedFailure(t *testing.T) {
 	f := newForeign[string]()
 	q := must(workqueue.New(workqueue.Config[string]{RateLimiter: f, MaxAttempts: 3}))
 	q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Second})

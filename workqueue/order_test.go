@@ -33,7 +33,7 @@ func finishAll(q *workqueue.Queue[string]) (keys []string) {
 	return keys
 }
 
-func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
+func TestWithoutAgingHigherPriorityAlwaysComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 		for i, p := range []int{0, math.MinInt, 5, -1, math.MaxInt, 5, 0} {
@@ -47,7 +47,7 @@ func TestWithoutAgeingAHigherPriorityAlwaysComesFirst(t *testing.T) {
 }
 
 // Guarantee 11, to the nanosecond.
-func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
+func TestPriorityOvertakesOnlyWithinItsAgingAdvantage(t *testing.T) {
 	const aging = 3 * time.Second
 	for _, p := range []int{-2, 0, 1, 1 << 30} {
 		for _, timestamps := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestAKeyIsOvertakenOnlyWithinWhatThePrioritiesAreWorth(t *testing.T) {
 }
 
 // Times and priorities must not be compared by rounded numbers, nor by products that overflow.
-func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
+func TestAgingIsExactForHugePrioritiesAndTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Aging: 1}))
 		q.AddWith("lowest", prio(math.MinInt))
@@ -97,7 +97,7 @@ func TestAgeingIsExactWithHugePrioritiesAndTimes(t *testing.T) {
 	})
 }
 
-func TestDefaultAgeingIsTenSeconds(t *testing.T) {
+func TestDefaultAgingIsTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddWith("low", prio(-1))
@@ -109,7 +109,7 @@ func TestDefaultAgeingIsTenSeconds(t *testing.T) {
 	})
 }
 
-func TestAPriorityIsKeptOnRequeue(t *testing.T) {
+func TestPriorityIsKeptOnRequeue(t *testing.T) {
 	requeue := map[string]func(*workqueue.Queue[string]){
 		"added while in process": func(q *workqueue.Queue[string]) { q.Add("k") },
 		"by AddRateLimited":      func(q *workqueue.Queue[string]) { q.AddRateLimited("k") },
@@ -137,7 +137,7 @@ func TestAPriorityIsKeptOnRequeue(t *testing.T) {
 	}
 }
 
-func TestANegativePriorityIsKeptOnRequeueAndRaisedByAPlainAdd(t *testing.T) {
+func TestNegativePriorityIsKeptOnRequeueAndRaisedByAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 		q.AddWith("k", prio(-3))
@@ -152,7 +152,7 @@ func TestANegativePriorityIsKeptOnRequeueAndRaisedByAPlainAdd(t *testing.T) {
 	})
 }
 
-func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
+func TestLaterAddNeverLowersPriority(t *testing.T) {
 	states := map[string]func(*workqueue.Queue[string]){
 		"ready":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)) },
 		"delayed":    func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{Priority: 1, After: time.Hour}) },
@@ -186,7 +186,7 @@ func TestALaterAddRaisesAPriorityAndNeverLowersIt(t *testing.T) {
 }
 
 // A raised key moves to the place that it would have if it had always had the priority: its waiting time counts.
-func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
+func TestRaisedKeyKeepsItsWaitingTime(t *testing.T) {
 	for _, aging := range []time.Duration{-1, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			q := must(workqueue.New(workqueue.Config[string]{Aging: aging}))
@@ -208,7 +208,7 @@ func TestARaisedKeyStandsBeforeWhatBecameReadyAfterIt(t *testing.T) {
 	}
 }
 
-func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
+func TestFirstPriorityKeepsReadyKeysInOrder(t *testing.T) {
 	for _, timestamps := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			q := must(workqueue.New(workqueue.Config[string]{Timestamps: timestamps}))
@@ -226,7 +226,7 @@ func TestTheFirstPriorityKeepsWhatIsReadyInOrder(t *testing.T) {
 	}
 }
 
-func TestMoreThanSixteenPrioritiesAreKeptApartAndGivenBack(t *testing.T) {
+func TestMoreThanSixteenPrioritiesAreSeparateAndReleased(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
 	var want []string
 	for i := range 3000 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Entries come and go at random, few and many, and stay what they are while they are used.
-func TestAPoolKeepsWhatIsUsedAndGivesBackWhatIsNot(t *testing.T) {
+func TestPoolKeepsUsedEntriesAndReleasesTheRest(t *testing.T) {
 	const most = 6000
 	p := workqueue.NewPool()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -45,7 +45,7 @@ func TestAPoolKeepsWhatIsUsedAndGivesBackWhatIsNot(t *testing.T) {
 }
 
 // The first keys of a queue take little.
-func TestAPoolGrowsByWhatItHas(t *testing.T) {
+func TestPoolGrowsGeometrically(t *testing.T) {
 	p := workqueue.NewPool()
 	var sizes []int
 	for key := range 1000 {
@@ -58,7 +58,7 @@ func TestAPoolGrowsByWhatItHas(t *testing.T) {
 }
 
 // A wake-up may be left of an entry whose memory was given back, and is no other.
-func TestAStaleWakeUpOfARemovedEntryDoesNotCount(t *testing.T) {
+func TestStaleWakeUpOfRemovedEntryIsIgnored(t *testing.T) {
 	const n = 20_000
 	s := workqueue.NewSchedule(n)
 	for i := range n {

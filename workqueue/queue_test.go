@@ -46,7 +46,7 @@ func TestGetWaitsForAnAdd(t *testing.T) {
 	})
 }
 
-func TestEachAddWakesAWorkerOfItsOwn(t *testing.T) {
+func TestEachAddWakesItsOwnWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		var got atomic.Int32
@@ -67,7 +67,7 @@ func TestEachAddWakesAWorkerOfItsOwn(t *testing.T) {
 }
 
 // A worker that is called off at the moment in which it is woken must not take the wake-up with it.
-func TestAWakeUpOfACancelledWorkerIsPassedOn(t *testing.T) {
+func TestCanceledWorkerPassesOnItsWakeUp(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue()
@@ -92,7 +92,7 @@ func TestAWakeUpOfACancelledWorkerIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestDoneOfADirtyKeyWakesAnotherWorker(t *testing.T) {
+func TestDoneOfDirtyKeyWakesAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
@@ -110,7 +110,7 @@ func TestDoneOfADirtyKeyWakesAnotherWorker(t *testing.T) {
 	})
 }
 
-func TestTakeEndsWithItsContextAndSaysWhy(t *testing.T) {
+func TestTakeReturnsContextCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		why := errors.New("why")
@@ -132,7 +132,7 @@ func TestTakeEndsWithItsContextAndSaysWhy(t *testing.T) {
 	})
 }
 
-func TestShutDownTellsAllWorkersToStop(t *testing.T) {
+func TestShutDownStopsAllWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		var wg sync.WaitGroup
@@ -155,7 +155,7 @@ func TestShutDownTellsAllWorkersToStop(t *testing.T) {
 	})
 }
 
-func TestDrainWaitsForWhatIsReadyInProcessAndDirtyForEveryDrainer(t *testing.T) {
+func TestEveryDrainWaitsForReadyInProcessAndDirtyKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -196,7 +196,7 @@ func TestDrainWaitsForWhatIsReadyInProcessAndDirtyForEveryDrainer(t *testing.T) 
 	})
 }
 
-func TestDrainEndsWithItsContextAndSaysWhatIsLeft(t *testing.T) {
+func TestDrainEndsWithContextAndReportsRemainingKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Name: "apps"}))
 		q.Add("a")
@@ -210,7 +210,7 @@ func TestDrainEndsWithItsContextAndSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestALaterShutDownReleasesADrain(t *testing.T) {
+func TestLaterShutDownReleasesDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.Add("a")
@@ -225,7 +225,7 @@ func TestALaterShutDownReleasesADrain(t *testing.T) {
 	})
 }
 
-func TestWaitIdleWaitsUntilNothingIsReadyOrInProcess(t *testing.T) {
+func TestWaitIdleWaitsForReadyAndInProcessKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("later", time.Hour)
@@ -252,7 +252,7 @@ func TestWaitIdleWaitsUntilNothingIsReadyOrInProcess(t *testing.T) {
 	})
 }
 
-func TestAStrayDoneIsLoggedAndDoesNotDuplicateTheKey(t *testing.T) {
+func TestStrayDoneIsLoggedAndDoesNotDuplicateKey(t *testing.T) {
 	var log strings.Builder
 	q := must(workqueue.New(workqueue.Config[string]{Name: "apps", Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	q.Done("k")
@@ -262,7 +262,7 @@ func TestAStrayDoneIsLoggedAndDoesNotDuplicateTheKey(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), `msg="workqueue: Done of a key that is not in process" queue=apps key=k`))
 }
 
-func TestAKeyThatIsNotEqualToItselfIsRefusedWithoutHarm(t *testing.T) {
+func TestRejectedKeyLeavesQueueUnchanged(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[float64]{}))
 	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.Add(math.NaN()) })
 	require.PanicsWithValue(t, "workqueue: the key is not equal to itself", func() { q.AddAfter(math.NaN(), time.Hour) })
@@ -276,7 +276,7 @@ func TestAKeyThatIsNotEqualToItselfIsRefusedWithoutHarm(t *testing.T) {
 	require.Equal(t, 1, anys.Len())
 }
 
-func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
+func TestWakeUpsFireOnTimeAndInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		for _, ms := range []int{50, 10, 40, 20, 30, 10} {
@@ -294,7 +294,7 @@ func TestWakeUpsComeAtTheirTimesAndInTheirOrder(t *testing.T) {
 }
 
 // Wake-ups that leave from the middle of the heap leave it in order.
-func TestWakeUpsThatAreDroppedDoNotDisturbTheOthers(t *testing.T) {
+func TestDroppedWakeUpsDoNotAffectOthers(t *testing.T) {
 	l := &randomLimiter{rand.New(rand.NewPCG(1, 2))}
 	q := must(workqueue.New(workqueue.Config[int]{RateLimiter: l}))
 	for range 300 {
@@ -318,7 +318,7 @@ func (l randomLimiter) When(int) time.Duration {
 func (randomLimiter) Forget(int)          {}
 func (randomLimiter) NumRequeues(int) int { return 0 }
 
-func TestAWakeUpIsNotSwallowedByAnEarlierAttemptButABackoffIs(t *testing.T) {
+func TestEarlierAttemptCancelsBackoffButNotWakeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		q.AddAfter("scheduled", time.Minute)
@@ -337,7 +337,7 @@ func TestAWakeUpIsNotSwallowedByAnEarlierAttemptButABackoffIs(t *testing.T) {
 	})
 }
 
-func TestADelayTooLongToCountIsNever(t *testing.T) {
+func TestDelayPastTheEndOfTimeNeverFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()
 		time.Sleep(time.Hour)
@@ -351,7 +351,7 @@ func TestADelayTooLongToCountIsNever(t *testing.T) {
 	})
 }
 
-func TestMemoryOfABurstIsGivenBack(t *testing.T) {
+func TestBurstMemoryIsReleased(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[int]{}))
 	const n = 50_000
 	for i := range n {
@@ -369,7 +369,7 @@ func TestMemoryOfABurstIsGivenBack(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-func TestAHandedOutKeyIsNotKeptAlive(t *testing.T) {
+func TestHandedOutKeyIsNotKeptAlive(t *testing.T) {
 	type big struct{ _ [1 << 20]byte }
 	q := must(workqueue.New(workqueue.Config[*big]{}))
 	freed := make(chan struct{}, 2)

@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func TestRunDoesNotCountAGracefulStopAsAFailure(t *testing.T) {
+func TestRunDoesNotCountGracefulStopAsFailure(t *testing.T) {
 	cause := errors.New("deploy")
 	for name, c := range map[string]struct {
 		stop    func(ctx context.Context) error
@@ -65,7 +65,7 @@ func TestRunDoesNotCountAGracefulStopAsAFailure(t *testing.T) {
 }
 
 // The cause of a context within work is a failure like every other.
-func TestRunCountsTheTimeoutOfWorkAsAFailure(t *testing.T) {
+func TestRunCountsWorkTimeoutAsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Logger: discard}))
 		q.Add("k")
@@ -81,7 +81,7 @@ func TestRunCountsTheTimeoutOfWorkAsAFailure(t *testing.T) {
 	})
 }
 
-func TestRunLogsTheErrorsOfWork(t *testing.T) {
+func TestRunLogsWorkErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		q := must(workqueue.New(workqueue.Config[string]{
@@ -103,14 +103,14 @@ func TestRunLogsTheErrorsOfWork(t *testing.T) {
 	})
 }
 
-func TestRunRefusesNilWorkAtTheCall(t *testing.T) {
+func TestRunPanicsOnNilWork(t *testing.T) {
 	q := newQueue()
 	q.Add("k")
 	require.PanicsWithValue(t, "workqueue: Run: work is nil", func() { _ = q.Run(t.Context(), 1, nil) })
 	require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 }
 
-func TestRunLosesNoWorkerToAGoexit(t *testing.T) {
+func TestRunReplacesWorkerAfterGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))}))

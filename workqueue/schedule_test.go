@@ -86,7 +86,7 @@ func runSchedule(ops []byte) error {
 	return nil
 }
 
-func TestAScheduleAgreesWithASliceInOrder(t *testing.T) {
+func TestScheduleMatchesSortedSlice(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		ops := make([]byte, 300)
@@ -100,13 +100,13 @@ func TestAScheduleAgreesWithASliceInOrder(t *testing.T) {
 	}
 }
 
-func FuzzAScheduleAgreesWithASliceInOrder(f *testing.F) {
+func FuzzScheduleMatchesSortedSlice(f *testing.F) {
 	f.Add([]byte{0, 8, 16, 1, 9, 6, 12, 7, 15, 3, 3, 3})
 	f.Fuzz(func(t *testing.T, ops []byte) { require.NoError(t, runSchedule(ops[:min(len(ops), 500)])) })
 }
 
 // A key that is moved time and again leaves no more behind than there is scheduled, and a little.
-func TestWakeUpsThatDoNotCountTakeLittleMemory(t *testing.T) {
+func TestStaleWakeUpsTakeLittleMemory(t *testing.T) {
 	s := workqueue.NewSchedule(100)
 	for i := range 20_000 {
 		s.Set(i%100, int64(20_000-i)) // each comes before all others, so that nothing old gets to the top
@@ -118,7 +118,7 @@ func TestWakeUpsThatDoNotCountTakeLittleMemory(t *testing.T) {
 	require.Equal(t, 100, s.Len())
 }
 
-func TestAScheduleGivesMemoryBackAfterABurst(t *testing.T) {
+func TestScheduleReleasesMemoryAfterBurst(t *testing.T) {
 	const n = 10_000
 	for name, finish := range map[string]func(*workqueue.Schedule){
 		"the first is removed each time": func(s *workqueue.Schedule) {

@@ -51,7 +51,7 @@ func everyState(cfg workqueue.Config[string]) *workqueue.Queue[string] {
 	return q
 }
 
-func TestASnapshotShowsEveryState(t *testing.T) {
+func TestSnapshotShowsEveryState(t *testing.T) {
 	for _, timestamps := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
@@ -91,7 +91,7 @@ func TestASnapshotShowsEveryState(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsDelayedAfterItsDoneIsSoSinceThen(t *testing.T) {
+func TestDelayedKeyIsDelayedSinceDone(t *testing.T) {
 	for _, timestamps := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			q := must(workqueue.New(workqueue.Config[string]{Timestamps: timestamps}))
@@ -110,7 +110,7 @@ func TestAKeyThatIsDelayedAfterItsDoneIsSoSinceThen(t *testing.T) {
 	}
 }
 
-func TestASnapshotAgreesWithStats(t *testing.T) {
+func TestSnapshotAgreesWithStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := everyState(workqueue.Config[string]{})
 		require.Equal(t, workqueue.Stats{Ready: 2, InProcess: 2, Dirty: 1, Delayed: 4, Parked: 1, Remembered: 1}, q.Stats())
@@ -144,7 +144,7 @@ func counted[K comparable](infos []workqueue.KeyInfo[K]) (s workqueue.Stats) {
 }
 
 // The order of a map never shows, even without Timestamps.
-func TestTheOrderOfASnapshotIsThatInWhichTheKeysCame(t *testing.T) {
+func TestSnapshotIsInInsertionOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[int]{MaxAttempts: 2, RateLimiter: limiterOfInt(time.Hour)}))
 		var want []int
@@ -180,7 +180,7 @@ func (l limiterOfInt) When(int) time.Duration { return time.Duration(l) }
 func (limiterOfInt) Forget(int)               {}
 func (limiterOfInt) NumRequeues(int) int      { return 0 }
 
-func TestTheLastEightReasonsAreKept(t *testing.T) {
+func TestLastEightReasonsAreKept(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 16, 21} {
 		q := newQueue()
 		var want []string
@@ -220,7 +220,7 @@ func TestStatesHaveNames(t *testing.T) {
 	require.Equal(t, []string{"Unknown", "Ready", "InProcess", "Delayed", "Parked", "Remembered", "Unknown"}, got)
 }
 
-func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
+func TestStatsReportTimeInProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Timestamps: true}))
 		q.Add("a")
@@ -250,7 +250,7 @@ func TestStatsTellHowLongKeysAreInProcess(t *testing.T) {
 	})
 }
 
-func TestASnapshotOfALiveQueueIsOfOneMoment(t *testing.T) {
+func TestSnapshotIsConsistentUnderLoad(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[int]{Timestamps: true}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -280,7 +280,7 @@ func TestASnapshotOfALiveQueueIsOfOneMoment(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-func TestAReasonPrintsItsTextAndItsTime(t *testing.T) {
+func TestReasonStringHasTextAndTime(t *testing.T) {
 	reason := workqueue.Reason{Text: "a page was edited", At: time.Date(2026, 1, 2, 15, 4, 5, 6, time.UTC)}
 	assert.Equal(t, "a page was edited, at 15:04:05", fmt.Sprint(reason))
 }

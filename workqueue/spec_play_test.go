@@ -117,7 +117,7 @@ func (p *specPlay) drain() error {
 	}
 }
 
-func TestLongHistoriesOfOneGoroutineAreAsTheContractSays(t *testing.T) {
+func TestLongSequentialHistoriesFollowTheContract(t *testing.T) {
 	for name, rules := range specConfigs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,7 +159,7 @@ func longHistory(t *testing.T, rules specRules, seed uint64) {
 }
 
 // Priorities of every size, groups, limits and turns, with times in which few or many priorities age.
-func TestTheOrderOfKeysIsAsTheContractSays(t *testing.T) {
+func TestKeyOrderFollowsTheContract(t *testing.T) {
 	for name, rules := range specConfigs() {
 		if rules.aging == 0 && !rules.groups {
 			continue
@@ -213,7 +213,7 @@ func orderHistory(t *testing.T, rules specRules, seed uint64) {
 }
 
 // All histories of two keys up to a length, of the calls that do anything then, each with a drain as its last call.
-func TestEveryShortHistoryOfTwoKeysIsAsTheContractSays(t *testing.T) {
+func TestEveryShortHistoryOfTwoKeysFollowsTheContract(t *testing.T) {
 	a, b := func(what string) specCall { return specCall{what, "a", 0, 0, 0} }, func(what string) specCall { return specCall{what, "b", 0, 0, 0} }
 	take, stop := specCall{what: "TryTake"}, specCall{what: "ShutDown"}
 	for _, c := range []struct {
@@ -258,7 +258,7 @@ func TestEveryShortHistoryOfTwoKeysIsAsTheContractSays(t *testing.T) {
 	}
 }
 
-func FuzzHistoriesAreAsTheContractSays(f *testing.F) {
+func FuzzHistoriesFollowTheContract(f *testing.F) {
 	f.Add(byte(0), []byte{0, 1, 0, 2, 3, 0x25, 1, 4, 0, 1, 0x45, 6, 2})
 	f.Add(byte(12), []byte{0, 8, 16, 3, 1, 3, 5, 5})
 	f.Add(byte(15), []byte{0, 24, 48, 3, 3, 7, 3, 5, 3, 13, 6})

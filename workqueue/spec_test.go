@@ -203,7 +203,7 @@ func (c specCall) waits() bool {
 	return c.what == "Take" || c.what == "WaitIdle" || c.what == "Drain" || strings.HasPrefix(c.what, "Run")
 }
 
-func TestEveryShortHistoryOfAKeyIsAsTheContractSays(t *testing.T) {
+func TestEveryShortHistoryOfOneKeyFollowsTheContract(t *testing.T) {
 	add, get, fail, next := specCall{what: "Add", key: "a"}, specCall{what: "TryTake"}, specCall{what: "AddRateLimited", key: "a"}, specCall{what: "Take"}
 	later, done := specCall{what: "AddAfter", key: "a", delay: 777 * time.Millisecond}, specCall{what: "Done", key: "a"}
 	stop := specCall{what: "ShutDown"}
@@ -253,7 +253,7 @@ func everySpecHistory(t *testing.T, rules specRules, begun []specCall, more int)
 	}
 }
 
-func TestHistoriesThatChanceRarelyMakesAreAsTheContractSays(t *testing.T) {
+func TestRareHistoriesFollowTheContract(t *testing.T) {
 	configs := specConfigs()
 	call := func(what string, key ...string) specCall { return specCall{what: what, key: strings.Join(key, "")} }
 	run := func(name, config string, history func(r *specRun)) {
@@ -306,7 +306,7 @@ func TestHistoriesThatChanceRarelyMakesAreAsTheContractSays(t *testing.T) {
 	})
 }
 
-func TestRandomHistoriesAreAsTheContractSays(t *testing.T) {
+func TestRandomHistoriesFollowTheContract(t *testing.T) {
 	for name, rules := range specConfigs() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

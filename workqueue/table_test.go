@@ -62,7 +62,7 @@ func runTable(t *workqueue.Table, keys []int, ops []byte) error {
 	return nil
 }
 
-func TestATableWhoseKeysCollideAgreesWithAMap(t *testing.T) {
+func TestTableWithCollidingKeysMatchesMap(t *testing.T) {
 	table := workqueue.NewTable()
 	keys := collidingKeys(table)
 	for seed := range uint64(20) {
@@ -75,7 +75,7 @@ func TestATableWhoseKeysCollideAgreesWithAMap(t *testing.T) {
 	}
 }
 
-func FuzzATableAgreesWithAMap(f *testing.F) {
+func FuzzTableMatchesMap(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0, 1, 0, 2})
 	table := workqueue.NewTable() // its seed is another in each process, but the slots that keys ask for are not
 	keys := collidingKeys(table)
@@ -85,7 +85,7 @@ func FuzzATableAgreesWithAMap(f *testing.F) {
 }
 
 // With hashes of choice: runs that go around the end, within runs, and what was added first is removed first or last.
-func TestATableKeepsItsInvariantsWhateverTheHashes(t *testing.T) {
+func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 	for seed := range uint64(100) {
 		table := workqueue.NewTable()
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -109,7 +109,7 @@ func TestATableKeepsItsInvariantsWhateverTheHashes(t *testing.T) {
 	}
 }
 
-func TestATableGrowsForABurstAndShrinksAfterIt(t *testing.T) {
+func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
 	table := workqueue.NewTable()
 	require.Zero(t, table.Slots(), "none before there is anything")
 	const n = 20_000

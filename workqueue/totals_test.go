@@ -27,7 +27,7 @@ func counts(h workqueue.Histogram) map[string]uint64 {
 	return by
 }
 
-func TestTotalsCountWhatTheHooksAreToldWithoutHooks(t *testing.T) {
+func TestTotalsMatchHooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{
 			Timestamps: true, MaxAttempts: 2, Debounce: time.Second, RateLimiter: limiterOf(time.Second), Logger: discard,
@@ -69,7 +69,7 @@ func TestTotalsCountWhatTheHooksAreToldWithoutHooks(t *testing.T) {
 	})
 }
 
-func TestTheTimerAndAShutdownCountInTotals(t *testing.T) {
+func TestTimerAndShutDownCountInTotals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[int]{Debounce: time.Second}))
 		for key := range 300 {
@@ -81,7 +81,7 @@ func TestTheTimerAndAShutdownCountInTotals(t *testing.T) {
 	})
 }
 
-func TestOldestReadyIsTheAgeOfTheKeyThatWaitsForLongest(t *testing.T) {
+func TestOldestReadyIsAgeOfLongestWaitingKey(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		cfg  workqueue.Config[string]

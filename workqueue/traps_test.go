@@ -18,7 +18,7 @@ import (
 // Mistakes that queues of this kind have made, and that no other test is named after.
 
 // The bubble ends only when its goroutines have, and a timer that runs is against the invariants.
-func TestAQueueThatIsDrainedHasNoGoroutineAndNoTimer(t *testing.T) {
+func TestDrainedQueueHasNoGoroutinesOrTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{
 			Group: byLetter, GroupLimit: 1, Debounce: 1, MaxAttempts: 2, DispatchLimit: rate.NewLimiter(rate.Every(time.Second), 1),
@@ -43,7 +43,7 @@ func TestAQueueThatIsDrainedHasNoGoroutineAndNoTimer(t *testing.T) {
 	})
 }
 
-func TestAnAddWhileInProcessPutsNothingInLineUntilDoneAndThenOnce(t *testing.T) {
+func TestAddWhileProcessingQueuesOnceAfterDone(t *testing.T) {
 	q := newQueue()
 	q.Add("k")
 	q.Get()
@@ -56,7 +56,7 @@ func TestAnAddWhileInProcessPutsNothingInLineUntilDoneAndThenOnce(t *testing.T) 
 	require.Equal(t, []string{"other", "k"}, finishAll(q), "at the end of the line")
 }
 
-func TestWakeUpsThatAreDueTogetherComeInOrderAndOnce(t *testing.T) {
+func TestWakeUpsDueTogetherFireOnceInOrder(t *testing.T) {
 	for _, p := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			q := newQueue()
@@ -83,7 +83,7 @@ func TestWakeUpsThatAreDueTogetherComeInOrderAndOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsDirtyAtTheShutdownComesBeforeTheEnd(t *testing.T) {
+func TestDirtyKeyIsHandedOutBeforeShutdown(t *testing.T) {
 	q := newQueue()
 	q.Add("k")
 	q.Get()
@@ -98,7 +98,7 @@ func TestAKeyThatIsDirtyAtTheShutdownComesBeforeTheEnd(t *testing.T) {
 	require.True(t, shutdown)
 }
 
-func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
+func TestDoneKeyIsNotKeptAlive(t *testing.T) {
 	type big struct{ _ [1 << 16]byte }
 	type queue = *workqueue.Queue[*big]
 	for name, use := range map[string]func(q queue, k *big){
@@ -135,7 +135,7 @@ func TestNothingKeepsAKeyAliveThatIsDone(t *testing.T) {
 }
 
 // Each method that takes a key rejects one that cannot be found again, before it takes the lock.
-func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
+func TestEveryMethodRejectsKeyUnequalToItself(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[any]{RateLimiter: nil, Debounce: 1, MaxAttempts: 1}))
 	for _, key := range []any{math.NaN(), []int{1}, struct{ v any }{map[string]int{}}} {
 		for name, call := range map[string]func(){
@@ -157,7 +157,7 @@ func TestAKeyThatCannotBeFoundAgainIsRefusedByEachMethod(t *testing.T) {
 }
 
 // A caller that waits for an idle queue with a time limit, again and again, leaves nothing behind.
-func TestAWaitThatEndsBeforeTheQueueIsIdleLeavesNothingBehind(t *testing.T) {
+func TestEndedWaitIdleLeavesNoWaiterBehind(t *testing.T) {
 	q := newQueue()
 	q.Add("k")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -53,7 +53,7 @@ func newThing() *thing {
 	return x
 }
 
-func TestEveryKindOfChangeIsFoundAndSaid(t *testing.T) {
+func TestEveryKindOfMutationIsReported(t *testing.T) {
 	for want, change := range map[string]func(*thing){
 		".n is 3, was 0":                      func(x *thing) { x.n = 3 },
 		".u is 3, was 0":                      func(x *thing) { x.u = 3 },
@@ -91,7 +91,7 @@ func TestEveryKindOfChangeIsFoundAndSaid(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotChangeIsNotReported(t *testing.T) {
+func TestUnchangedObjectsAreNotReported(t *testing.T) {
 	x := cache.NewIndexer(thingName)
 	x.Upsert(newThing())
 	d := cachetest.DetectMutations(t, x, thingName) // t itself fails
@@ -101,7 +101,7 @@ func TestWhatDoesNotChangeIsNotReported(t *testing.T) {
 	d.Check()
 }
 
-func TestAMapIsTheSameInWhateverOrderItIsRead(t *testing.T) {
+func TestMapIterationOrderIsNotAMutation(t *testing.T) {
 	x := cache.NewIndexer(thingName)
 	obj := &thing{name: "a", m: make(map[[2]int]*thing)}
 	for i := range 100 {
@@ -114,7 +114,7 @@ func TestAMapIsTheSameInWhateverOrderItIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsReachedByTwoPathsIsLookedAtOnBoth(t *testing.T) {
+func TestValueReachedByTwoPathsIsCheckedOnBoth(t *testing.T) {
 	w := &witness{}
 	x := cache.NewIndexer(thingName)
 	shared := &thing{list: []int{1}}
@@ -128,7 +128,7 @@ func TestWhatIsReachedByTwoPathsIsLookedAtOnBoth(t *testing.T) {
 	}
 }
 
-func TestAChangeIsReportedOnceAndInTheOrderOfTheKeys(t *testing.T) {
+func TestMutationsAreReportedOnceInKeyOrder(t *testing.T) {
 	w := &witness{}
 	x := cache.NewIndexer(thingName)
 	before, after := &thing{name: "before"}, &thing{name: "after"}

@@ -214,9 +214,9 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// TestACacheNeverGoesBack has a writer whose writes reach the cache late, and readers that must never see a version
+// TestReadsNeverGoBack has a writer whose writes reach the cache late, and readers that must never see a version
 // below one that they have seen.
-func TestACacheNeverGoesBack(t *testing.T) {
+func TestReadsNeverGoBack(t *testing.T) {
 	x, o := newCache(t, mutation.Config{})
 	const last = 2000
 	written := make(chan *pod, 10)

@@ -19,7 +19,7 @@ func missed(p *pod) cache.Tombstone[string, *pod] {
 	return cache.Tombstone[string, *pod]{Key: p.name, Object: p, FinalStateUnknown: true}
 }
 
-func TestAnObjectWhoseDeletionTheCacheHasShownIsNotRevivedByALateReply(t *testing.T) {
+func TestLateReplyDoesNotReviveDeletedObject(t *testing.T) {
 	for what, tell := range map[string]func(o *mutation.Cache[string, *pod]){
 		"of a write":            func(o *mutation.Cache[string, *pod]) { o.Wrote(a(5)) },
 		"of an older write":     func(o *mutation.Cache[string, *pod]) { o.Wrote(a(4)) },
@@ -38,14 +38,14 @@ func TestAnObjectWhoseDeletionTheCacheHasShownIsNotRevivedByALateReply(t *testin
 	}
 }
 
-func TestADeletionInAGapEndsAWriteThatTheCacheNeverSaw(t *testing.T) {
+func TestDeletionDuringGapEndsUnseenWrite(t *testing.T) {
 	_, o := newCache(t, mutation.Config{})
 	o.Wrote(a(5))
 	o.OnDelete(missed(a(3))) // a list after the gap, in which our write was deleted
 	shows(t, o, 0)
 }
 
-func TestDeletionsAreRememberedForATimeAndUpToALimit(t *testing.T) {
+func TestDeletionsAreRememberedWithinTTLAndLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{TTL: time.Second, Limit: 3})
 		o.OnDelete(deleted(a(5)))
@@ -65,7 +65,7 @@ func TestDeletionsAreRememberedForATimeAndUpToALimit(t *testing.T) {
 	})
 }
 
-func TestACacheThatIsPastAWriteAndLacksItEndsIt(t *testing.T) {
+func TestWriteEndsWhenNewerCacheLacksIt(t *testing.T) {
 	reached := uint64(4)
 	x, o := newCache(t, mutation.Config{Version: func() uint64 { return reached }})
 	o.Wrote(a(5)) // into a cache that shows a part of the source, to which the object does not belong
@@ -86,7 +86,7 @@ func TestACacheThatIsPastAWriteAndLacksItEndsIt(t *testing.T) {
 	require.Zero(t, o.Len())
 }
 
-func TestAReadByIndexShowsOwnWrites(t *testing.T) {
+func TestIndexReadShowsOwnWrites(t *testing.T) {
 	x, o := newCache(t, mutation.Config{})
 	byNode := cache.AddIndex(x, podNodes)
 	for _, name := range []string{"a", "b", "c", "d"} {

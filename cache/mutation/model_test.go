@@ -168,7 +168,7 @@ func (w *world) checkNodes() {
 	}
 }
 
-func TestACacheThatKnowsTheVersionOfTheCacheShowsTheNewestKnownState(t *testing.T) {
+func TestCacheWithVersionShowsNewestKnownState(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newWorld(t, seed, true)
 		for range 40 {
@@ -184,7 +184,7 @@ func TestACacheThatKnowsTheVersionOfTheCacheShowsTheNewestKnownState(t *testing.
 	}
 }
 
-func TestACacheThatIsToldOfDeletionsAgreesWithTheStoreInTheEnd(t *testing.T) {
+func TestCacheWithDeletionsConvergesToStore(t *testing.T) {
 	for seed := range uint64(400) {
 		w := newWorld(t, seed, false)
 		for range 40 {

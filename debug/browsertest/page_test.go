@@ -114,7 +114,7 @@ func click(selector string) string {
 	return fmt.Sprintf(`document.querySelector(%q).click()`, selector)
 }
 
-func TestEveryPageIsShownLightDarkAndOnAPhone(t *testing.T) {
+func TestEveryPageRendersLightDarkAndOnPhone(t *testing.T) {
 	ctx, s, _ := play(t)
 	looks := []browsertest.Look{{Width: 1200, Height: 800}, {Width: 1200, Height: 800, Dark: true}, {Width: 390, Height: 800}}
 	for path, want := range map[string]string{
@@ -133,7 +133,7 @@ func TestEveryPageIsShownLightDarkAndOnAPhone(t *testing.T) {
 	}
 }
 
-func TestThePageIsUpdatedWhileItIsOpen(t *testing.T) {
+func TestOpenPageIsUpdated(t *testing.T) {
 	ctx, s, scene := play(t)
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/accra", desktop())
 	scene.Sites.PauseKey("sites/accra")
@@ -142,7 +142,7 @@ func TestThePageIsUpdatedWhileItIsOpen(t *testing.T) {
 	require.NoError(t, tab.Until(ctx, `!document.body.innerText.includes("It is paused")`))
 }
 
-func TestAButtonActs(t *testing.T) {
+func TestButtonsAct(t *testing.T) {
 	ctx, s, scene := play(t)
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/oslo", desktop())
 	shows(ctx, t, tab, "It is paused. It will be reconciled")
@@ -153,7 +153,7 @@ func TestAButtonActs(t *testing.T) {
 	assert.False(t, info.Paused)
 }
 
-func TestWithoutJavaScriptThePageReloadsItselfAndItsButtonsAct(t *testing.T) {
+func TestPageReloadsAndButtonsActWithoutJavaScript(t *testing.T) {
 	ctx, s, scene := play(t)
 	look := desktop()
 	look.NoScript = true
@@ -166,14 +166,14 @@ func TestWithoutJavaScriptThePageReloadsItselfAndItsButtonsAct(t *testing.T) {
 	assert.Contains(t, value[string](ctx, t, tab, `document.body.innerText`), "It is paused")
 }
 
-func TestOpenTabsDoNotKeepOthersFromLoading(t *testing.T) {
+func TestOpenTabsDoNotBlockOthers(t *testing.T) {
 	ctx, s, _ := play(t)
 	for range 10 { // more than the connections that a browser opens to one server
 		s.tab(ctx, t, "", desktop())
 	}
 }
 
-func TestAHundredThousandKeysAreSearchedPageByPage(t *testing.T) {
+func TestSearchOfHundredThousandKeysIsPaged(t *testing.T) {
 	c, page := queueOnly(t)
 	for i := range 100_000 {
 		c.Add(fmt.Sprintf("many/%06d", i))
@@ -239,13 +239,13 @@ func (s site) survives(ctx context.Context, t *testing.T, queue string, keys []s
 	}
 }
 
-func TestHostileKeysOfAStoreAreOnlyShown(t *testing.T) {
+func TestHostileStoreKeysAreOnlyText(t *testing.T) {
 	ctx, s, scene := play(t, hostile()...)
 	s.survives(ctx, t, "sites", hostile(), scene.Sites.Inspect())
 }
 
 // A queue takes any key, also one that no store accepts.
-func TestHostileKeysOfAQueueAreOnlyShown(t *testing.T) {
+func TestHostileQueueKeysAreOnlyText(t *testing.T) {
 	c, page := queueOnly(t)
 	keys := append(hostile(), "", "a\x00b", "\xff\xfe", strings.Repeat("<b>", 20_000), strings.Repeat("\xff", 60_000))
 	for _, key := range keys {

@@ -38,7 +38,7 @@ func TestSitesSurviveFaults(t *testing.T) {
 
 // A cache may show a site that is gone. A reconcile that believed it would create a server, which the collector would delete, again
 // and again.
-func TestCreatorAndCollectorDoNotTakeTurns(t *testing.T) {
+func TestCreatorAndCollectorDoNotFight(t *testing.T) {
 	plan, err := simtest.ParsePlan("gap(sites Site/berlin#2 to 3)")
 	if err != nil {
 		t.Fatal(err)

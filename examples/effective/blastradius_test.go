@@ -27,7 +27,7 @@ func blastradiusChapter() chapter {
 	}
 }
 
-func TestManyMachinesWaitForAPerson(t *testing.T) {
+func TestMachinesWaitForApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := store.NewMemory(store.MemoryConfig{})
 		require.NoError(t, err)

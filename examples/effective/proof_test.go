@@ -35,7 +35,7 @@ func TestOrdersSurviveFaultsInARealManager(t *testing.T) {
 	})
 }
 
-func TestAProgramThatHangsIsHealthyUntilTheProbesAsk(t *testing.T) {
+func TestHangingProgramIsHealthyUntilProbed(t *testing.T) {
 	for name, hang := range map[string]func(orders *storetest.Interceptor[proof.Order], invoices *hanging){
 		"a reconcile ignores its context": func(_ *storetest.Interceptor[proof.Order], invoices *hanging) { invoices.hang.Store(true) },
 		"the connection of a watch is dead": func(orders *storetest.Interceptor[proof.Order], _ *hanging) {

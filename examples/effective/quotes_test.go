@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestBlocksHaveALanguageAndAText(t *testing.T) {
+func TestCodeBlocksHaveLanguageAndText(t *testing.T) {
 	var found []string
 	for language, code := range blocks("```go\na\nb\n```\n\nprose with `code`\n\n```text\nc\n```\nmore\n```\nd\n```") {
 		found = append(found, language, code)
@@ -14,7 +14,7 @@ func TestBlocksHaveALanguageAndAText(t *testing.T) {
 	assert.Equal(t, []string{"go", "a\nb", "text", "c", "", "d"}, found)
 }
 
-func TestAQuoteHasWholeLinesNextToEachOther(t *testing.T) {
+func TestQuotesAreConsecutiveWholeLines(t *testing.T) {
 	program := []string{"func f() {\n\tone()\n\ttwo()\n\n\tthree()\n}\n", "func g() {}\n"}
 	for quote, want := range map[string]bool{
 		"one()\ntwo()\n":       true,

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheProgramReconcilesUntilItIsInterrupted(t *testing.T) {
+func TestProgramReconcilesUntilInterrupted(t *testing.T) {
 	out, in, err := os.Pipe()
 	require.NoError(t, err)
 	stdout := os.Stdout
@@ -31,7 +31,7 @@ func TestTheProgramReconcilesUntilItIsInterrupted(t *testing.T) {
 }
 
 // The code in the README is this program, to the letter.
-func TestTheReadmeShowsThisProgram(t *testing.T) {
+func TestReadmeShowsThisProgram(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	require.NoError(t, err)
 	require.LessOrEqual(t, strings.Count(string(program), "\n"), 60)

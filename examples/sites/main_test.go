@@ -21,7 +21,7 @@ func Example() {
 	// deleted: 0 servers, 0 DNS entries
 }
 
-func TestTheDemoLeavesNothingBehindButItsEvents(t *testing.T) {
+func TestDemoLeavesOnlyEventsBehind(t *testing.T) {
 	silence := os.Stdout
 	os.Stdout, _ = os.Open(os.DevNull)
 	defer func() { os.Stdout = silence }()

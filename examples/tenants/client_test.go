@@ -19,7 +19,7 @@ func bucket(region string) store.Object[Resource] {
 	return store.Object[Resource]{Key: "acme/the shop/bucket", UID: "u1", Value: Resource{Kind: "bucket", Region: region}}
 }
 
-func TestTheClientSaysWhatBecomesOfACall(t *testing.T) {
+func TestClientReportsOutcomeOfCalls(t *testing.T) {
 	sky, err := cloud.New(cloud.Config{PerSecond: 100, Latency: -1})
 	require.NoError(t, err)
 	server := httptest.NewServer(sky)
@@ -51,7 +51,7 @@ func TestTheClientSaysWhatBecomesOfACall(t *testing.T) {
 }
 
 // A gate answers at once, so no worker waits, and says when to come back, so nothing counts as a failure.
-func TestNeitherTheLimitNorAnOutageHoldsACaller(t *testing.T) {
+func TestLimitAndOutageDoNotBlockCallers(t *testing.T) {
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusTooManyRequests)

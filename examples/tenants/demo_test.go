@@ -84,14 +84,14 @@ func tellsItsStory(t *testing.T, lines <-chan string) {
 	assert.Empty(t, happens, "what does not happen")
 }
 
-func TestTheDemoTellsItsStory(t *testing.T) {
+func TestDemoOutput(t *testing.T) {
 	t.Parallel()
 	cmd, lines := start(t, "-demo")
 	tellsItsStory(t, lines)
 	require.NoError(t, cmd.Wait())
 }
 
-func TestTheDemoTellsTheSameStoryOnPostgres(t *testing.T) {
+func TestDemoOutputOnPostgres(t *testing.T) {
 	t.Parallel()
 	address := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
 	cmd, lines := start(t, "-demo", "-store", address)
@@ -100,7 +100,7 @@ func TestTheDemoTellsTheSameStoryOnPostgres(t *testing.T) {
 }
 
 // A demo that is interrupted, or killed, leaves no process behind: its output is closed when all of them have ended.
-func TestNoProcessOutlivesTheDemo(t *testing.T) {
+func TestNoProcessOutlivesDemo(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func TestNoProcessOutlivesTheDemo(t *testing.T) {
 	}
 }
 
-func TestNoSignalGoesToAGroupOfProcesses(t *testing.T) {
+func TestNoSignalGoesToProcessGroup(t *testing.T) {
 	for _, pid := range []int{0, -1, -os.Getpid()} {
 		assert.ErrorContains(t, suspend(pid), strconv.Itoa(pid)+" is not a process ID")
 		assert.ErrorContains(t, resume(pid), strconv.Itoa(pid)+" is not a process ID")

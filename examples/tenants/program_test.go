@@ -33,7 +33,7 @@ func served(t *testing.T, address, path string) string {
 }
 
 // A replica shows what it does: on a page, with metrics, and with traces, in which what a reconcile writes leads to the next one.
-func TestAReplicaShowsWhatItDoes(t *testing.T) {
+func TestReplicaShowsItsWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 	defer cancel()
 	sky, err := cloud.New(cloud.Config{PerSecond: 100, Latency: -1})

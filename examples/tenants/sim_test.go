@@ -234,10 +234,10 @@ var stories = map[string]func() simtest.World{
 
 var pairs = flag.Int("pairs", 20, "how many pairs of faults to try in each story")
 
-// told are the stories that TestTheTenantsSurviveFaults tells: all, without the race detector.
+// told are the stories that TestTenantsSurviveFaults tells: all, without the race detector.
 var told = slices.Sorted(maps.Keys(stories))
 
-func TestTheTenantsSurviveFaults(t *testing.T) {
+func TestTenantsSurviveFaults(t *testing.T) {
 	for _, name := range told {
 		world := stories[name]
 		t.Run(strings.ReplaceAll(name, ",", ""), func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestTheTenantsSurviveFaults(t *testing.T) {
 	}
 }
 
-func TestTheTenantsSurviveFaultsWithAManager(t *testing.T) {
+func TestTenantsSurviveFaultsWithManager(t *testing.T) {
 	simtest.Run(t, func() simtest.World {
 		w := stories["it comes, moves, and goes"]()
 		w.Mode, w.Pairs = "run", -1
@@ -273,7 +273,7 @@ func TestEachChangeIsOneCall(t *testing.T) {
 }
 
 // A list of the cloud says nothing about what was made after it. Otherwise everything would be made twice.
-func TestAListIsNoNewsAboutWhatWasMadeAfterIt(t *testing.T) {
+func TestOlderListSaysNothingAboutNewerResources(t *testing.T) {
 	r := store.Object[Resource]{Generation: 3, Value: Resource{Kind: "bucket", Region: "eu", Revision: 7}}
 	r.Value.Conditions.Set(store.Condition{Type: "InCloud", OK: true, Generation: 3})
 	there := cloud.Resource{Kind: "bucket", Region: "eu"}

@@ -82,7 +82,7 @@ func (p *pages) shared(t *testing.T, names ...string) (owned int, agree bool) {
 
 // With -slots, each replica works on its share of the keys, and the others take over the share of one that is killed. The pages show
 // the owner of each slot.
-func TestReplicasShareTheTenantsInSlots(t *testing.T) {
+func TestReplicasShareTenantsBySlots(t *testing.T) {
 	t.Setenv(asProgram, "1") // of the replicas
 	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 	defer cancel()

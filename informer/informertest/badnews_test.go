@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-func TestAFrozenListIsOfThePast(t *testing.T) {
+func TestFrozenListIsStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(pair{"a", "1"})
@@ -31,7 +31,7 @@ func TestAFrozenListIsOfThePast(t *testing.T) {
 	})
 }
 
-func TestWhatHappensWhileASourceIsMuteIsNeverTold(t *testing.T) {
+func TestChangesWhileMutedAreNeverReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		w := start(t.Context(), src, 0)
@@ -52,7 +52,7 @@ func TestWhatHappensWhileASourceIsMuteIsNeverTold(t *testing.T) {
 	})
 }
 
-func TestSendTellsAnEventAsItIs(t *testing.T) {
+func TestSendDeliversEventUnchanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(pair{"a", "1"})
@@ -73,7 +73,7 @@ func TestSendTellsAnEventAsItIs(t *testing.T) {
 	})
 }
 
-func TestListsAndWatchesFailByThemselves(t *testing.T) {
+func TestListsAndWatchesFailSeparately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		down := errors.New("down")

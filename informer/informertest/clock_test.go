@@ -16,7 +16,7 @@ import (
 )
 
 // A source keeps its contract while another one on the same clock changes before and after each of its changes.
-func TestASourceOnASharedClockKeepsTheContract(t *testing.T) {
+func TestSourceOnSharedClockKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
 		var clock informertest.Clock
 		noise := informertest.NewSourceOn(&clock, func(n int) int { return n % 3 })
@@ -37,7 +37,7 @@ func TestASourceOnASharedClockKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestAnInformerReachesTheVersionOfAChangeToAnotherSourceOfItsClock(t *testing.T) {
+func TestInformerReachesVersionOfOtherSourceOnSharedClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock informertest.Clock
 		sites := informertest.NewSourceOn(&clock, func(p pair) string { return p.name })
@@ -86,7 +86,7 @@ func TestAnInformerReachesTheVersionOfAChangeToAnotherSourceOfItsClock(t *testin
 	})
 }
 
-func TestASourceCanJoinAClockThatHasRun(t *testing.T) {
+func TestSourceMayJoinRunningClock(t *testing.T) {
 	var clock informertest.Clock
 	old := informertest.NewSourceOn(&clock, func(n int) int { return n })
 	old.Put(1)

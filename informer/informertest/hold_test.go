@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/informertest"
 )
 
-func TestASourceThatIsHeldLagsAndLosesNoWatch(t *testing.T) {
+func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(func(s string) string { return s[:1] })
 		src.Put("a1")

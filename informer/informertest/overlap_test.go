@@ -185,7 +185,7 @@ func (l *ledger) subject() informertest.Subject[pair] {
 	}
 }
 
-func TestASourceThatOrdersItsVersionsByCommitKeepsTheContract(t *testing.T) {
+func TestCommitOrderedSourceKeepsTheContract(t *testing.T) {
 	for name, order := range map[string]ordering{"a counter locked until the commit": locked, "a horizon": horizon} {
 		t.Run(name, func(t *testing.T) {
 			informertest.Run(t, func(*testing.T) informertest.Subject[pair] { return newLedger(order).subject() })
@@ -193,7 +193,7 @@ func TestASourceThatOrdersItsVersionsByCommitKeepsTheContract(t *testing.T) {
 	}
 }
 
-func TestTheSuiteNoticesVersionsOutOfTheOrderOfCommits(t *testing.T) {
+func TestSuiteDetectsVersionsOutOfCommitOrder(t *testing.T) {
 	for _, m := range []struct {
 		name    string
 		order   ordering
@@ -219,7 +219,7 @@ func TestTheSuiteNoticesVersionsOutOfTheOrderOfCommits(t *testing.T) {
 	}
 }
 
-func TestTheSuiteNoticesLateCommitsOfManyWritersWithoutOverlap(t *testing.T) {
+func TestSuiteDetectsLateCommitsWithoutOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
 			l := newLedger(nextval)
@@ -232,7 +232,7 @@ func TestTheSuiteNoticesLateCommitsOfManyWritersWithoutOverlap(t *testing.T) {
 	})
 }
 
-func TestTheSuiteSaysThatASubjectHasNoOverlap(t *testing.T) {
+func TestSuiteReportsMissingOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		count := func(overlap bool) int {
 			failed, skipped := informertest.Failures(t, func() informertest.Subject[pair] {
@@ -297,7 +297,7 @@ func (m merged) Watch(ctx context.Context, after informer.Version) events {
 	}
 }
 
-func TestASourceThatMergesKeepsTheContractIfItSaysSo(t *testing.T) {
+func TestMergingSourceKeepsTheContractIfDeclared(t *testing.T) {
 	open := func(forget informer.EventType) informertest.Subject[pair] {
 		l := newLedger(locked)
 		s := l.subject()
@@ -325,7 +325,7 @@ type equaler struct {
 
 func (e equaler) Equal(a, b pair) bool { return e.equal(a, b) }
 
-func TestTheSuiteNoticesAWrongEqual(t *testing.T) {
+func TestSuiteDetectsWrongEqual(t *testing.T) {
 	const name = "an object is equal to itself in another list, and to no other state"
 	for _, m := range []struct {
 		name, message string
@@ -352,7 +352,7 @@ func TestTheSuiteNoticesAWrongEqual(t *testing.T) {
 
 var errBusy = errors.New("busy")
 
-func TestTheSuiteReportsAnOverlapThatFails(t *testing.T) {
+func TestSuiteReportsFailedOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
 			s := newLedger(locked).subject()

@@ -116,7 +116,7 @@ var pageFaults = []struct {
 		}},
 }
 
-func TestTheSuiteNoticesEveryFaultOfPages(t *testing.T) {
+func TestSuiteDetectsEveryFaultOfPages(t *testing.T) {
 	for _, f := range pageFaults {
 		t.Run(f.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestTheSuiteNoticesEveryFaultOfPages(t *testing.T) {
 	}
 }
 
-func TestPagesFailInTheMiddle(t *testing.T) {
+func TestPagesMayFailMidway(t *testing.T) {
 	outage := errors.New("no route to host")
 	src := newSource()
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -48,7 +48,7 @@ func TestSourceKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestASourceInPagesKeepsTheContract(t *testing.T) {
+func TestPagedSourceKeepsTheContract(t *testing.T) {
 	for _, size := range []int{1, 7, 1000} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
@@ -66,7 +66,7 @@ func TestMapKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestAFilterThatKeepsEverythingKeepsTheContract(t *testing.T) {
+func TestIdentityFilterKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
 		src := newSource()
 		return subject(src, informer.Filter(src.Paged(7), func(pair) bool { return true }))
@@ -84,7 +84,7 @@ func forgetful() informertest.Subject[pair] {
 	return s
 }
 
-func TestCasesAboutWhatASourceDoesNotPromiseAreSkipped(t *testing.T) {
+func TestCasesForMissingPromisesAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, skipped := informertest.Failures(t, forgetful)
 		assert.Empty(t, failed)
@@ -328,7 +328,7 @@ var faults = []struct {
 		}}},
 }
 
-func TestTheSuiteNoticesEveryFault(t *testing.T) {
+func TestSuiteDetectsEveryFault(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestTheSuiteNoticesEveryFault(t *testing.T) {
 	}
 }
 
-func TestTheSuiteNoticesAWatchThatSharesItsEvents(t *testing.T) {
+func TestSuiteDetectsWatchSharingItsEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
 			src := newSource()

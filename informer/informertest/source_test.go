@@ -61,7 +61,7 @@ func (w *watch) take() (got []string, open bool) {
 	return got, !w.done
 }
 
-func TestAListHoldsTheObjectsInTheOrderInWhichTheyCame(t *testing.T) {
+func TestListIsInInsertionOrder(t *testing.T) {
 	src := newSource()
 	assert.Equal(t, informer.Version(1), src.Put(pair{"b", "1"}))
 	assert.Equal(t, informer.Version(2), src.Put(pair{"a", "2"}))
@@ -78,7 +78,7 @@ func TestAListHoldsTheObjectsInTheOrderInWhichTheyCame(t *testing.T) {
 	assert.Equal(t, "b", src.Key(pair{name: "b"}))
 }
 
-func TestAWatchYieldsEachChangeAfterItsVersion(t *testing.T) {
+func TestWatchYieldsEachChangeAfterItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(pair{"a", "1"})
@@ -95,7 +95,7 @@ func TestAWatchYieldsEachChangeAfterItsVersion(t *testing.T) {
 	})
 }
 
-func TestBreakEndsTheOpenWatchesOnly(t *testing.T) {
+func TestBreakEndsOnlyOpenWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		one, two := start(t.Context(), src, 0), start(t.Context(), src, 0)
@@ -117,7 +117,7 @@ func TestBreakEndsTheOpenWatchesOnly(t *testing.T) {
 	})
 }
 
-func TestFailLetsEverythingFailUntilItIsOver(t *testing.T) {
+func TestFailFailsCallsUntilCleared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		w := start(t.Context(), src, 0)
@@ -142,7 +142,7 @@ func TestFailLetsEverythingFailUntilItIsOver(t *testing.T) {
 	})
 }
 
-func TestAWatchFromAVersionThatIsNotInTheHistoryExpires(t *testing.T) {
+func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(pair{"a", "1"})
@@ -160,7 +160,7 @@ func TestAWatchFromAVersionThatIsNotInTheHistoryExpires(t *testing.T) {
 	})
 }
 
-func TestAWatchAndAListEndWithTheirContext(t *testing.T) {
+func TestWatchAndListEndWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -175,7 +175,7 @@ func TestAWatchAndAListEndWithTheirContext(t *testing.T) {
 	})
 }
 
-func TestAWatchMayBeLeft(t *testing.T) {
+func TestWatchMayBreak(t *testing.T) {
 	src := newSource()
 	src.Put(pair{"a", "1"})
 	src.Put(pair{"b", "2"})
@@ -186,6 +186,6 @@ func TestAWatchMayBeLeft(t *testing.T) {
 	}
 }
 
-func TestNewSourceWithoutAKeyPanics(t *testing.T) {
+func TestNewSourcePanicsWithoutKeyFunc(t *testing.T) {
 	assert.Panics(t, func() { informertest.NewSource[string, pair](nil) })
 }

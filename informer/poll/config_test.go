@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-func TestAJitterThatIsNoNumberIsABadConfig(t *testing.T) {
+func TestNaNJitterIsRejected(t *testing.T) {
 	list := func(context.Context) ([]site, error) { return nil, nil }
 	for want, jitter := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1)} {
 		_, err := poll.New(list, nameOf, poll.Config[site]{Jitter: jitter})
@@ -21,7 +21,7 @@ func TestAJitterThatIsNoNumberIsABadConfig(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestNewWithoutAListOrAKeyPanics(t *testing.T) {
+func TestNewPanicsWithoutListOrKeyFunc(t *testing.T) {
 	list := func(context.Context) ([]site, error) { return nil, nil }
 	assert.Panics(t, func() { must(poll.New(nil, nameOf, poll.Config[site]{})) })
 	assert.Panics(t, func() { must(poll.New[string](list, nil, poll.Config[site]{})) })

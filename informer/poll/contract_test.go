@@ -11,7 +11,7 @@ import (
 )
 
 // Every change is followed by a poll, so that a change is an event of its own.
-func TestASourceKeepsTheContract(t *testing.T) {
+func TestSourceKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[site] {
 		var mu sync.Mutex
 		var all []site

@@ -57,7 +57,7 @@ func (b *table) got() int {
 // regular polls without jitter.
 var regular = poll.Config[site]{Jitter: -1}
 
-func TestPollFindsOutWhatHasChanged(t *testing.T) {
+func TestPollDetectsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
@@ -82,7 +82,7 @@ func TestPollFindsOutWhatHasChanged(t *testing.T) {
 	})
 }
 
-func TestPollFromTheBeginningNeedsNoList(t *testing.T) {
+func TestPollFromZeroNeedsNoList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a"})
@@ -135,7 +135,7 @@ func TestNudgePollsNow(t *testing.T) {
 	})
 }
 
-func TestANudgeStartsTheIntervalAnew(t *testing.T) {
+func TestNudgeRestartsInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
@@ -150,7 +150,7 @@ func TestANudgeStartsTheIntervalAnew(t *testing.T) {
 	})
 }
 
-func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
+func TestListServesEarlierNudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
@@ -162,7 +162,7 @@ func TestAListServesTheNudgeThatCameBeforeIt(t *testing.T) {
 	})
 }
 
-func TestAPollThatFailsChangesNothing(t *testing.T) {
+func TestFailedPollChangesNothing(t *testing.T) {
 	twice := []site{{Name: "b", Rev: 7}, {Name: "a", Rev: 8}, {Name: "b", Rev: 9}}
 	for name, c := range map[string]struct {
 		items []site
@@ -215,7 +215,7 @@ func TestAPollThatFailsChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
+func TestInformerRetriesFailedList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs sitetest.Errors
@@ -231,7 +231,7 @@ func TestAListThatFailsIsTriedAgainByTheInformer(t *testing.T) {
 	})
 }
 
-func TestAPollThatFindsNothingIsHeard(t *testing.T) {
+func TestPollWithoutChangesIsHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{}))
@@ -242,7 +242,7 @@ func TestAPollThatFindsNothingIsHeard(t *testing.T) {
 	})
 }
 
-func TestPollAsksEqual(t *testing.T) {
+func TestPollUsesEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a", Life: 1})

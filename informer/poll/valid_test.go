@@ -21,7 +21,7 @@ func valid(s site) error {
 	return nil
 }
 
-func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
+func TestInvalidObjectKeepsLastValidState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs sitetest.Errors
@@ -58,7 +58,7 @@ func TestABadObjectKeepsItsLastGoodStateAndHidesNoOther(t *testing.T) {
 	})
 }
 
-func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
+func TestPanickingValidOrEqualAffectsOneObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		var errs sitetest.Errors
@@ -85,7 +85,7 @@ func TestAPanicOfValidOrEqualIsThatOfItsObject(t *testing.T) {
 	})
 }
 
-func TestABadObjectThatIsTwiceFailsTheList(t *testing.T) {
+func TestDuplicateInvalidObjectFailsList(t *testing.T) {
 	var b table
 	p := must(poll.New(b.list, nameOf, poll.Config[site]{Valid: valid, OnError: func(error) {}}))
 	for _, second := range []int{-1, 1} {
@@ -95,7 +95,7 @@ func TestABadObjectThatIsTwiceFailsTheList(t *testing.T) {
 	}
 }
 
-func TestOnErrorOfABadObjectMayList(t *testing.T) {
+func TestOnErrorMayListForInvalidObject(t *testing.T) {
 	var b table
 	var p *poll.Source[string, site]
 	calls := 0

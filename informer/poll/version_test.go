@@ -52,7 +52,7 @@ func (n *numbered) config() poll.Config[site] {
 	return poll.Config[site]{Jitter: -1, Version: n.version, OnError: func(error) {}}
 }
 
-func TestASourceWithVersionsOfItsOwnKeepsTheContract(t *testing.T) {
+func TestSourceWithOwnVersionsKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[site] {
 		n := &numbered{}
 		cfg := n.config()
@@ -89,7 +89,7 @@ func TestASourceWithVersionsOfItsOwnKeepsTheContract(t *testing.T) {
 	})
 }
 
-func TestTheVersionIsThatFromBeforeTheList(t *testing.T) {
+func TestVersionIsReadBeforeList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &numbered{}
 		n.set(100, site{Name: "a"})
@@ -121,7 +121,7 @@ func TestTheVersionIsThatFromBeforeTheList(t *testing.T) {
 }
 
 // A watcher comes with each version that it may have seen. It gets all that it may lack, or ErrExpired.
-func TestAWatcherLacksNothingWhateverItsVersionMeant(t *testing.T) {
+func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, lost := 0, 0
 		for seed := range uint64(300) {
@@ -186,7 +186,7 @@ func TestAWatcherLacksNothingWhateverItsVersionMeant(t *testing.T) {
 	})
 }
 
-func TestExpectationsOfVersionsAreMetByTheCacheThatShowsTheWrite(t *testing.T) {
+func TestVersionExpectationsAreMetByCacheShowingWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &numbered{}
 		n.set(5, site{Name: "a"})

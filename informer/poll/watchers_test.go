@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-func TestWatchersOfOneSourceShareThePolls(t *testing.T) {
+func TestWatchersShareOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: func(error) {}}))
@@ -43,7 +43,7 @@ func TestWatchersOfOneSourceShareThePolls(t *testing.T) {
 	})
 }
 
-func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
+func TestNudgeSurvivesItsWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
@@ -63,7 +63,7 @@ func TestANudgeIsNotLostWithTheWatcherThatTookIt(t *testing.T) {
 	})
 }
 
-func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
+func TestWatcherReportsChangesFoundByAnotherBeforePolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := table{gate: make(chan struct{})}
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
@@ -82,7 +82,7 @@ func TestAWatcherTellsWhatAnotherHasFoundBeforeItPolls(t *testing.T) {
 	})
 }
 
-func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
+func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
@@ -100,7 +100,7 @@ func TestAWatchOfAVersionThatIsNotKnownExpires(t *testing.T) {
 	})
 }
 
-func TestASourceAndItsInformersComeToTheSameState(t *testing.T) {
+func TestSourceAndInformersConverge(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))

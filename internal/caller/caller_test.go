@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/caller"
 )
 
-func TestAnAttemptTellsItsEndOnce(t *testing.T) {
+func TestAttemptReportsItsEndOnce(t *testing.T) {
 	assert.Nil(t, caller.From(t.Context()))
 	a := &caller.Attempt{ID: caller.ID{Controller: 1, Key: "k"}}
 	assert.Same(t, a, caller.From(context.WithValue(t.Context(), caller.Key{}, a)))

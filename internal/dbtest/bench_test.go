@@ -62,7 +62,7 @@ func TestUpdateAppsChangesItsObjects(t *testing.T) {
 	assert.EqualValues(t, 4+20, l.Version, "every update has changed something")
 }
 
-func TestLatencyIsMeasuredFromTheWriteToTheReader(t *testing.T) {
+func TestLatencyIsMeasuredFromWriteToReader(t *testing.T) {
 	seen := make(chan time.Time, 1)
 	writes := 0
 	r := benchmark(t, func(b *testing.B) {

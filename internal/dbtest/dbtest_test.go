@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-func TestTheMemoryHoldsAppsAndLeases(t *testing.T) {
+func TestMemoryHoldsAppsAndLeases(t *testing.T) {
 	db := memory(t)
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
@@ -36,9 +36,9 @@ func memory(t *testing.T) *store.Memory {
 	return db
 }
 
-func TestTheMemoryTakesHostileStrings(t *testing.T) { dbtest.HostileStrings(t, memory(t)) }
+func TestMemoryHandlesHostileStrings(t *testing.T) { dbtest.HostileStrings(t, memory(t)) }
 
-func TestTheMemoryTakesWritesTogether(t *testing.T) { dbtest.WriteTogether(t, memory(t), 4, 10) }
+func TestMemoryHandlesBatchedWrites(t *testing.T) { dbtest.WriteTogether(t, memory(t), 4, 10) }
 
 // stuck is a database whose writes all get the version of the first one.
 type stuck struct {
@@ -69,7 +69,7 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
-func TestWritesTogetherOfOneVersionAreFound(t *testing.T) {
+func TestBatchedWritesAtOneVersionAreDetected(t *testing.T) {
 	f := &failing{TB: t}
 	dbtest.WriteTogether(f, &stuck{Backend: memory(t)}, 2, 3)
 	assert.Len(t, f.failures, 5+2, "five more of that version, and two records of other ones: %q", f.failures)

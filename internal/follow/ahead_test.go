@@ -76,7 +76,7 @@ func (p plan) expected() (used []int, end time.Duration, err error) {
 	return used, free, nil
 }
 
-func TestPagesAreReadAheadAsAModelSays(t *testing.T) {
+func TestPagePrefetchMatchesModel(t *testing.T) {
 	for seed := range uint64(3000) {
 		p := newPlan(rand.New(rand.NewPCG(seed, 1)))
 		synctest.Test(t, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestPagesAreReadAheadAsAModelSays(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadAfterAPanicOfTheConsumer(t *testing.T) {
+func TestNothingIsReadAfterConsumerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended error
 		assert.PanicsWithValue(t, "of the consumer", func() {
@@ -150,7 +150,7 @@ func TestNothingIsReadAfterAPanicOfTheConsumer(t *testing.T) {
 
 // A log grows while a slow consumer follows it in pages. The consumer gets each change once, in order, soon after the last wake-up, and
 // each bookmark is true when it is told: the log has no change up to it that is not told, and never gets one.
-func TestAWatchThatReadsAheadMissesNothing(t *testing.T) {
+func TestPrefetchingWatchMissesNothing(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		l := log{batch: 1 + r.IntN(4)}

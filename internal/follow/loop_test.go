@@ -93,7 +93,7 @@ func until(n int, told *[]string) func(string) bool {
 	}
 }
 
-func TestAWatchOfOneThatIsAsked(t *testing.T) {
+func TestWatchLoop(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T){
 		"tells changes in batches at once, and a bookmark of what it did not tell": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5}, version: 9, batch: 2}

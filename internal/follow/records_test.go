@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-func TestRecordsTellsTheChangesThatConcernAQuery(t *testing.T) {
+func TestRecordsYieldsChangesMatchingQuery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []backend.Change
 		for i, key := range []string{"a/1", "b/1", "a/2", "a/3", "b/2"} {

@@ -58,7 +58,7 @@ func newDatabase(opens, lasts time.Duration) *database {
 	return d
 }
 
-func TestRequestsThatArriveDuringATurnShareTheNext(t *testing.T) {
+func TestRequestsDuringTurnShareTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(0, 10*time.Millisecond)
 		begin := time.Now()
@@ -75,7 +75,7 @@ func TestRequestsThatArriveDuringATurnShareTheNext(t *testing.T) {
 	})
 }
 
-func TestRequestsThatArriveWhileATurnBeginsArePartOfIt(t *testing.T) {
+func TestRequestsDuringBeginJoinTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(time.Millisecond, 10*time.Millisecond)
 		var g sync.WaitGroup
@@ -88,7 +88,7 @@ func TestRequestsThatArriveWhileATurnBeginsArePartOfIt(t *testing.T) {
 	})
 }
 
-func TestATurnThatCannotBeginFailsOneRequest(t *testing.T) {
+func TestFailedBeginFailsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(time.Millisecond, 0)
 		d.err = errors.New("no connection")
@@ -103,7 +103,7 @@ func TestATurnThatCannotBeginFailsOneRequest(t *testing.T) {
 	})
 }
 
-func TestACallLeavesWhenItsContextEnds(t *testing.T) {
+func TestCallReturnsWhenContextEnds(t *testing.T) {
 	ended := errors.New("ended")
 	// call calls Do under a context that ends after a time.
 	call := func(t *testing.T, d *database, request int, after time.Duration) <-chan error {
@@ -163,7 +163,7 @@ func TestACallLeavesWhenItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestATurnThatHangsHoldsUpOthersForNoLongerThanPatience(t *testing.T) {
+func TestHangingTurnBlocksOthersUpToPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(0, time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestATurnThatHangsHoldsUpOthersForNoLongerThanPatience(t *testing.T) {
 	})
 }
 
-func TestABeginThatPanicsHoldsUpNobody(t *testing.T) {
+func TestPanickingBeginBlocksNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(0, 0)
 		begin := d.Begin
@@ -194,7 +194,7 @@ func TestABeginThatPanicsHoldsUpNobody(t *testing.T) {
 }
 
 // Callers come and go. Each request that is acknowledged was run once, none is run twice, and turns do not overlap.
-func TestUnderStressEachRequestIsRunOnceOrNotAtAll(t *testing.T) {
+func TestEachRequestRunsAtMostOnceUnderStress(t *testing.T) {
 	var ran [8 * 200]atomic.Int32
 	var running atomic.Int32
 	d := group.Commit[int, int]{Limit: limit, Patience: time.Hour, Begin: func(context.Context) (int, error) {

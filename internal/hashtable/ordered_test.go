@@ -11,7 +11,7 @@ import (
 )
 
 // The model is a list of the keys in order of arrival, and a map. Each seed has phases in which the map grows and shrinks.
-func TestAnOrderedMapAgreesWithAListAndAMap(t *testing.T) {
+func TestOrderedMapMatchesListAndMap(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
@@ -81,7 +81,7 @@ func TestPlacesCountFromZeroUntilANodeIsRemoved(t *testing.T) {
 	}
 }
 
-func TestAnOrderedMapThatIsEmptiedGivesItsMemoryBack(t *testing.T) {
+func TestEmptiedOrderedMapReleasesMemory(t *testing.T) {
 	o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
 	for key := range 10_000 {
 		o.Push(key, o.Hash(key))
@@ -95,7 +95,7 @@ func TestAnOrderedMapThatIsEmptiedGivesItsMemoryBack(t *testing.T) {
 }
 
 // A queue that is never empty: the ring turns without growing.
-func TestARingInUseDoesNotGrow(t *testing.T) {
+func TestRingInUseDoesNotGrow(t *testing.T) {
 	o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
 	for key := range 10_000 {
 		o.Push(key, o.Hash(key))

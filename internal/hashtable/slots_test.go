@@ -20,7 +20,7 @@ func find(s *hashtable.Slots, hash, number uint32) bool {
 }
 
 // Few hashes: runs of slots that wrap around the end, equal hashes, and removals from within a run.
-func TestSlotsAgreeWithAListWhateverTheHashes(t *testing.T) {
+func TestSlotsMatchListForAnyHashes(t *testing.T) {
 	type item struct{ hash, number uint32 }
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 4))
@@ -55,7 +55,7 @@ func TestSlotsAgreeWithAListWhateverTheHashes(t *testing.T) {
 	}
 }
 
-func TestALoopOverAllSlotsMayEndEarly(t *testing.T) {
+func TestSlotLoopMayBreak(t *testing.T) {
 	s := hashtable.MakeSlots(8)
 	s.Add(1, 1)
 	s.Add(2, 2)
@@ -67,7 +67,7 @@ func TestALoopOverAllSlotsMayEndEarly(t *testing.T) {
 	require.Equal(t, 1, n)
 }
 
-func TestATableHasRoomForWhatItWasMadeFor(t *testing.T) {
+func TestTableHasInitialCapacity(t *testing.T) {
 	for items := range 1000 {
 		slots := hashtable.SlotsFor(items)
 		require.GreaterOrEqual(t, hashtable.CapacityOf(slots), items)

@@ -24,7 +24,7 @@ func (s *spy) Helper() {}
 func (s *spy) Errorf(format string, _ ...any) { s.failed = append(s.failed, format) }
 
 // Guarantee 1.
-func TestALoopHasEndedWhenItsTestIsOver(t *testing.T) {
+func TestLoopEndsWithTest(t *testing.T) {
 	ended := false
 	t.Run("a test", func(t *testing.T) {
 		r := looptest.Start(t, func(ctx context.Context) error {
@@ -37,7 +37,7 @@ func TestALoopHasEndedWhenItsTestIsOver(t *testing.T) {
 	assert.True(t, ended)
 }
 
-func TestStopReturnsTheErrorOfTheLoop(t *testing.T) {
+func TestStopReturnsLoopError(t *testing.T) {
 	end := errors.New("the end")
 	r := looptest.Start(t, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -49,7 +49,7 @@ func TestStopReturnsTheErrorOfTheLoop(t *testing.T) {
 }
 
 // Guarantee 2.
-func TestStacksAreThoseOfTheBubble(t *testing.T) {
+func TestStacksAreOfBubble(t *testing.T) {
 	hold := make(chan struct{})
 	defer close(hold)
 	go func() { <-hold }() // of no bubble
@@ -72,7 +72,7 @@ func TestStacksAreThoseOfTheBubble(t *testing.T) {
 	}
 }
 
-func TestAGoroutineThatIsLeftFailsTheTest(t *testing.T) {
+func TestLeakedGoroutineFailsTest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := looptest.Start(t, func(ctx context.Context) error {
 			<-ctx.Done()
@@ -88,7 +88,7 @@ func TestAGoroutineThatIsLeftFailsTheTest(t *testing.T) {
 	})
 }
 
-func TestALogIsTakenOnce(t *testing.T) {
+func TestLogIsTakenOnce(t *testing.T) {
 	var l looptest.Log[int]
 	l.Add(1)
 	l.Add(2)
@@ -98,7 +98,7 @@ func TestALogIsTakenOnce(t *testing.T) {
 	assert.Empty(t, l.Take())
 }
 
-func TestALoggerWritesNoTimes(t *testing.T) {
+func TestLoggerWritesNoTimes(t *testing.T) {
 	var text looptest.Text
 	looptest.Logger(&text).Info("begun", "n", 1)
 	assert.Equal(t, "level=INFO msg=begun n=1", strings.TrimSpace(text.String()))

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/pace"
 )
 
-func TestAContextHasTheFunctionOfAnOuterOne(t *testing.T) {
+func TestDerivedContextKeepsFunction(t *testing.T) {
 	assert.Nil(t, pace.Of(t.Context()))
 	var waited []context.Context
 	ctx := pace.With(t.Context(), func(reconcile context.Context) { waited = append(waited, reconcile) })

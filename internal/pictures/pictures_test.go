@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestThePicturesOfTheDocumentationAreDrawnByThisProgram(t *testing.T) {
+func TestDocumentationPicturesAreUpToDate(t *testing.T) {
 	dir := filepath.Join("..", "..", "docs", "pictures")
 	files, err := os.ReadDir(dir)
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestThePicturesOfTheDocumentationAreDrawnByThisProgram(t *testing.T) {
 	}
 }
 
-func TestAPictureIsWellFormed(t *testing.T) {
+func TestPicturesAreWellFormed(t *testing.T) {
 	c := newCanvas(10, 10, `<&">`)
 	c.box(0, 0, 1, 1, "", "a < b", "</svg>")
 	for decoder := xml.NewDecoder(strings.NewReader(c.String())); ; {

@@ -48,7 +48,7 @@ func tellTime(addr string) {
 	}
 }
 
-func TestTheClockOfAServerIsWrongAsItIsTold(t *testing.T) {
+func TestServerClockIsSkewed(t *testing.T) {
 	addr := servertest.FreeAddr(t)
 	read := func() (now times, err error) {
 		c, err := net.Dial("tcp", addr)

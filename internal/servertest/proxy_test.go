@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/servertest"
 )
 
-func TestTheProxyFailsAsItIsTold(t *testing.T) {
+func TestProxyFaults(t *testing.T) {
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = echo.Close() })
@@ -108,7 +108,7 @@ func TestTheProxyFailsAsItIsTold(t *testing.T) {
 	assert.Equal(t, "new", <-arrived, "and not what was lost")
 }
 
-func TestASmallDiskIsFullUntilItIsFreed(t *testing.T) {
+func TestSmallDiskIsFullUntilFreed(t *testing.T) {
 	d := servertest.NewDisk(t, 1<<20)
 	write := func(name string) error { return os.WriteFile(filepath.Join(d.Dir, name), make([]byte, 100_000), 0o600) }
 	require.NoError(t, write("a"))

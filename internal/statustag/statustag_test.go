@@ -20,7 +20,7 @@ type Server struct {
 	Seen int `store:"status"`
 }
 
-func TestSetChangesTheTaggedFieldsAndNothingElse(t *testing.T) {
+func TestSetChangesOnlyTaggedFields(t *testing.T) {
 	fields, err := statustag.Of(reflect.TypeFor[Server]())
 	require.NoError(t, err)
 	to, from := Server{Image: "v2"}, Server{Image: "v1", Reported: Reported{Ready: true}, Seen: 3}
@@ -28,14 +28,14 @@ func TestSetChangesTheTaggedFieldsAndNothingElse(t *testing.T) {
 	assert.Equal(t, Server{Image: "v2", Reported: Reported{Ready: true}, Seen: 3}, to)
 }
 
-func TestATagThatWouldBeIgnoredIsRefused(t *testing.T) {
+func TestIgnoredTagIsRejected(t *testing.T) {
 	_, err := statustag.Of(reflect.TypeFor[struct {
 		Ready bool `store:"state"`
 	}]())
 	require.ErrorContains(t, err, `Ready: the tag is store:"state", and only store:"status" has a meaning`)
 }
 
-func TestATypeWithoutATagHasNoFields(t *testing.T) {
+func TestTypeWithoutTagHasNoFields(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[struct{ A int }]()} {
 		fields, err := statustag.Of(typ)
 		require.NoError(t, err)

@@ -22,7 +22,7 @@ func (l *listener) Value(key any) any {
 }
 func (l *listener) Wrote(c written.Clock, _ uint64) { l.heard = append(l.heard, c) }
 
-func TestAListenerHearsOfWritesUnderItsContextAndThoseDerived(t *testing.T) {
+func TestListenerReceivesWritesInDerivedContexts(t *testing.T) {
 	written.Tell(t.Context(), "Site", nil, 1)
 	l := &listener{Context: t.Context()}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l))
@@ -31,7 +31,7 @@ func TestAListenerHearsOfWritesUnderItsContextAndThoseDerived(t *testing.T) {
 	assert.Equal(t, []written.Clock{{Kind: "Site", DB: 7}}, l.heard)
 }
 
-func TestClocksAreThoseOfOneKindInOneDatabase(t *testing.T) {
+func TestClockIdentifiesKindAndDatabase(t *testing.T) {
 	a, b := new(int), new(int)
 	for _, test := range []struct {
 		c, d written.Clock
@@ -61,7 +61,7 @@ type made struct{ of any }
 
 func (m made) Source() any { return m.of }
 
-func TestTheClockOfASourceIsThatOfWhatItIsMadeOf(t *testing.T) {
+func TestDerivedSourceHasClockOfItsSource(t *testing.T) {
 	c, ok := written.ClockOf(made{made{engine{"Site"}}})
 	assert.True(t, ok)
 	assert.Equal(t, written.Clock{Kind: "Site", DB: 7}, c)

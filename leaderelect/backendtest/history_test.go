@@ -167,7 +167,7 @@ func linearizable(t *testing.T, open func(t *testing.T) cluster) {
 	require.Equal(t, porcupine.Ok, porcupine.CheckOperationsTimeout(register(), history, time.Minute))
 }
 
-func TestTheRegisterKnowsRightFromWrong(t *testing.T) {
+func TestRegisterDetectsViolations(t *testing.T) {
 	read := func(value string) porcupine.Operation {
 		return porcupine.Operation{Input: swap{}, Output: answer{value: value}}
 	}

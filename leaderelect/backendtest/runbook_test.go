@@ -19,7 +19,7 @@ import (
 )
 
 // The statements of docs/operating.md raise the term of a lease, whether there is a record or not.
-func TestTheStatementsOfThePageOnOperatingRaiseATerm(t *testing.T) {
+func TestOperatingGuideStatementsRaiseTerm(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operating.md")
 	require.NoError(t, err)

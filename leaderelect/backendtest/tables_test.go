@@ -95,7 +95,7 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 	}
 }
 
-func TestAnUnsafeTableIsRefused(t *testing.T) {
+func TestUnsafeTableIsRejected(t *testing.T) {
 	t.Parallel()
 	t.Run("Postgres", func(t *testing.T) {
 		server := servertest.Postgres(t, "fsync=off")
@@ -112,7 +112,7 @@ func TestAnUnsafeTableIsRefused(t *testing.T) {
 }
 
 // This is why the keys are checked: it is what happens without them.
-func TestWithoutAKeyOnTheTermATakeoverDoesNotWait(t *testing.T) {
+func TestTakeoverDoesNotWaitWithoutKeyOnTerm(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	db := openPostgres(t, "pgx", server.Addr())

@@ -141,7 +141,7 @@ func lostUpdates(t testing.TB, file string, actions []action) int {
 	return max(0, raised-n)
 }
 
-func TestTheVerdictKnowsRightFromWrong(t *testing.T) {
+func TestVerdictDetectsViolations(t *testing.T) {
 	one, two := &node{}, &node{}
 	a := func(n *node, term uint64, begin, end time.Duration, old, new, said string) action {
 		return action{node: n, term: term, begin: begin, end: end, old: old, new: new, said: said}

@@ -52,7 +52,7 @@ func keepGuarding(ctx context.Context, transact func() error) {
 
 // A guarded transaction does not queue behind a takeover that waits. So one whose transactions overlap can hold a takeover up
 // for as long as it likes: a guard by a leadership ends that with the lease.
-func TestALeaderOfThePastDoesNotHoldUpItsSuccessorByOverlappingTransactions(t *testing.T) {
+func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	db := openPostgres(t, "pgx", server.Addr())

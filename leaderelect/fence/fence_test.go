@@ -17,7 +17,7 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-func TestATermThatIsLessThanTheGreatestIsRefused(t *testing.T) {
+func TestLowerTermIsRejected(t *testing.T) {
 	var g fence.Gate
 	assert.Zero(t, g.Highest())
 	for _, c := range []struct {
@@ -38,7 +38,7 @@ func TestATermThatIsLessThanTheGreatestIsRefused(t *testing.T) {
 	assert.Equal(t, uint64(8), g.Highest())
 }
 
-func TestWorkReturnsItsErrorAndAPanicLeavesTheGate(t *testing.T) {
+func TestGateReturnsErrorAndSurvivesPanic(t *testing.T) {
 	var g fence.Gate
 	boom := errors.New("boom")
 	require.Equal(t, boom, g.Do(t.Context(), 1, func(context.Context) error { return boom }))
@@ -46,7 +46,7 @@ func TestWorkReturnsItsErrorAndAPanicLeavesTheGate(t *testing.T) {
 	require.NoError(t, g.Do(t.Context(), 2, nothing), "and blocks no other call")
 }
 
-func TestWorkWhoseContextHasEndedDoesNotBegin(t *testing.T) {
+func TestEndedContextStartsNoWork(t *testing.T) {
 	var g fence.Gate
 	why := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -57,7 +57,7 @@ func TestWorkWhoseContextHasEndedDoesNotBegin(t *testing.T) {
 	require.NoError(t, g.Do(t.Context(), 4, nothing), "it blocks no other call")
 }
 
-func TestAGreaterTermWaitsForTheWorkOfLowerOnes(t *testing.T) {
+func TestGreaterTermWaitsForWorkOfLowerTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Gate
 		begin := time.Now()
@@ -90,7 +90,7 @@ func TestAGreaterTermWaitsForTheWorkOfLowerOnes(t *testing.T) {
 	})
 }
 
-func TestAWaitEndsWithItsContextOrWhenAGreaterTermCame(t *testing.T) {
+func TestWaitEndsWithContextOrGreaterTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g fence.Gate
 		release := make(chan struct{})
@@ -111,7 +111,7 @@ func TestAWaitEndsWithItsContextOrWhenAGreaterTermCame(t *testing.T) {
 	})
 }
 
-func TestARegisterTakesWritesOfTheNewestLeader(t *testing.T) {
+func TestRegisterAcceptsOnlyNewestLeadersWrites(t *testing.T) {
 	var r fence.Register[string]
 	v, term := r.Peek()
 	assert.Empty(t, v)
@@ -130,7 +130,7 @@ func TestARegisterTakesWritesOfTheNewestLeader(t *testing.T) {
 }
 
 // The invariants of a gate, checked from within: no two terms at a time, and terms never decrease.
-func TestNoTwoTermsAreLetInAtATime(t *testing.T) {
+func TestNoTwoTermsEnterTogether(t *testing.T) {
 	var g fence.Gate
 	var mu sync.Mutex
 	inside, newest := map[uint64]int{}, uint64(0)

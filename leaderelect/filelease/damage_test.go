@@ -45,7 +45,7 @@ func damages(whole []byte) map[string][]byte {
 	return damaged
 }
 
-func TestADamagedRecordCanBeReplacedAndItsTermIsNotForgotten(t *testing.T) {
+func TestDamagedRecordCanBeReplacedAndKeepsItsTerm(t *testing.T) {
 	ctx := context.Background()
 	pristine := openFiles(t, fastDir(t))
 	have, err := pristine.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a value\nof two lines"), Term: 6})
@@ -82,7 +82,7 @@ func TestADamagedRecordCanBeReplacedAndItsTermIsNotForgotten(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordBlocksNoOtherKey(t *testing.T) {
+func TestDamagedRecordBlocksNoOtherKey(t *testing.T) {
 	ctx := context.Background()
 	s := openFiles(t, fastDir(t))
 	long := strings.Repeat("k", 300)
@@ -127,7 +127,7 @@ func lead(t *testing.T, s leaderelect.LeaseStore, f func(context.Context, *leade
 	require.NoError(t, elector.RunOnce(t.Context()))
 }
 
-func TestADamagedRecordBlocksItsLeaseForOneLeaseDuration(t *testing.T) {
+func TestDamagedRecordBlocksItsLeaseForOneLeaseDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openFiles(t, fastDir(t))
 		for _, term := range []uint64{1, 2} {

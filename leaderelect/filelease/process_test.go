@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func TestAProcessThatIsKilledInAnUpdateLosesNoAcknowledgedWrite(t *testing.T) {
+func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 	t.Parallel()
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -77,7 +77,7 @@ func TestAProcessThatIsKilledInAnUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 	}
 }
 
-func TestProcessesThatCompeteLoseNoUpdate(t *testing.T) {
+func TestCompetingProcessesLoseNoUpdate(t *testing.T) {
 	t.Parallel()
 	const processes, times = 3, 15
 	s := openFiles(t, fastDir(t))

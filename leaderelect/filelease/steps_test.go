@@ -50,7 +50,7 @@ func fastDir(t testing.TB) string {
 	return dir
 }
 
-func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testing.T) {
+func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, step := range writeSteps {
 		for _, writes := range []int{0, 1, 2, 3, 70, 150} { // with the last ones, its number has been removed
@@ -102,7 +102,7 @@ func TestAWriterThatIsSuspendedAnywhereBlocksNobodyAndOverwritesNothing(t *testi
 }
 
 // Two writers, and one that writes when both are anywhere: every interleaving of their steps.
-func TestNoInterleavingOfTwoWritersLosesAnUpdate(t *testing.T) {
+func TestNoInterleavingOfWritersLosesAnUpdate(t *testing.T) {
 	t.Parallel()
 	n := len(writeSteps) + 2 // the step to its begin, and that to its end
 	count, every := 0, 17

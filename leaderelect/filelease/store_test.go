@@ -22,7 +22,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 )
 
-func TestStoreIsALeaseStore(t *testing.T) {
+func TestStoreConformsToLeaseStore(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		t.Parallel()
@@ -35,7 +35,7 @@ func TestStoreIsALeaseStore(t *testing.T) {
 	})
 }
 
-func TestARecordInAFileDoesNotExpire(t *testing.T) {
+func TestRecordDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openFiles(t, t.TempDir())
 		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
@@ -47,7 +47,7 @@ func TestARecordInAFileDoesNotExpire(t *testing.T) {
 	})
 }
 
-func TestADirectoryThatIsRestoredKeepsItsVersionAndNoOtherGetsIt(t *testing.T) {
+func TestRestoredDirectoryKeepsItsUniqueVersion(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	dir, backup := filepath.Join(s.dir, "lease.d"), filepath.Join(t.TempDir(), "backup")
 	first, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease"})
@@ -68,7 +68,7 @@ func TestADirectoryThatIsRestoredKeepsItsVersionAndNoOtherGetsIt(t *testing.T) {
 	assert.NotContains(t, []string{first.Version, second.Version, again.Version}, anew.Version)
 }
 
-func TestEveryFileStaysInTheDirectoryAndIsNamedForPeople(t *testing.T) {
+func TestFilesStayInDirectoryWithReadableNames(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	for key, name := range map[string]string{
 		"shop-controller": "shop-controller", "shop/v1.2": "shop%2fv1.2", "../up": "%2e.%2fup", "Shop": "%53hop", "": "~",
@@ -86,7 +86,7 @@ func TestEveryFileStaysInTheDirectoryAndIsNamedForPeople(t *testing.T) {
 	assert.Len(t, made, 7, "a directory for each key, and nothing that is left over")
 }
 
-func TestFileNamesTellTheirKeys(t *testing.T) {
+func TestFileNamesEncodeKeys(t *testing.T) {
 	for _, key := range []string{"a", "shop/v1.2", "../up", "Shop", "100%", "a\x00\xff", ".", "a~b"} {
 		s := openFiles(t, t.TempDir())
 		_, err := s.Create(t.Context(), leaderelect.Entry{Key: key})
@@ -103,7 +103,7 @@ func TestFileNamesTellTheirKeys(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatCannotBeWrittenToIsAnErrorAtConstruction(t *testing.T) {
+func TestNewRejectsUnwritableDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "leases")
 	require.NoError(t, os.Mkdir(dir, 0o555))
 	if os.Geteuid() == 0 { // whom permissions do not stop
@@ -115,21 +115,21 @@ func TestADirectoryThatCannotBeWrittenToIsAnErrorAtConstruction(t *testing.T) {
 	require.ErrorContains(t, err, fmt.Sprintf("filelease: open %q: open ", dir))
 }
 
-func TestANewStoreLeavesNothingBehindInItsDirectory(t *testing.T) {
+func TestNewLeavesDirectoryEmpty(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	made, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
 	assert.Empty(t, made)
 }
 
-func TestADirectoryThatCannotBeMadeIsAnError(t *testing.T) {
+func TestDirectoryCreationErrorIsReturned(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	_, err := filelease.New(filepath.Join(file, "leases"))
 	require.ErrorContains(t, err, "mkdir")
 }
 
-func TestADirectoryThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
+func TestMissingDirectoryIsNamedInError(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
 	require.NoError(t, err)
@@ -147,7 +147,7 @@ func TestADirectoryThatIsGoneIsAnErrorThatNamesIt(t *testing.T) {
 	require.ErrorContains(t, err, "mkdir")
 }
 
-func TestAFileInThePlaceOfARecordsDirectoryIsNotAMissingRecord(t *testing.T) {
+func TestFileInPlaceOfRecordDirectoryIsAnError(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "lease.d"), nil, 0o644))
 	_, err := s.Get(t.Context(), "lease")
@@ -155,7 +155,7 @@ func TestAFileInThePlaceOfARecordsDirectoryIsNotAMissingRecord(t *testing.T) {
 	require.NotErrorIs(t, err, leaderelect.ErrNotFound)
 }
 
-func TestFilesThatAreNoRecordsAreIgnored(t *testing.T) {
+func TestForeignFilesAreIgnored(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 3})
 	require.NoError(t, err)
@@ -167,14 +167,14 @@ func TestFilesThatAreNoRecordsAreIgnored(t *testing.T) {
 	assert.Equal(t, have.Version, got.Version)
 }
 
-func TestAFileThatCannotBeWrittenIsAnErrorThatSaysWhy(t *testing.T) {
+func TestWriteErrorNamesItsCause(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(s.dir, "lease.d")))
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-func TestTheLastOldRecordsStay(t *testing.T) {
+func TestLastOldRecordsAreKept(t *testing.T) {
 	s := openFiles(t, fastDir(t))
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
 	require.NoError(t, err)

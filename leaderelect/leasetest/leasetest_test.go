@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-func TestEveryMistakeOfAStoreIsNoticed(t *testing.T) {
+func TestSuiteDetectsEveryMistake(t *testing.T) {
 	for mistake, s := range map[string]*broken{
 		"Get invents a record":        {inventive: true},
 		"Get goes back":               {forgetsReads: true},
@@ -99,11 +99,11 @@ func TestEveryMistakeOfAStoreIsNoticed(t *testing.T) {
 	}
 }
 
-func TestAStoreWithoutMistakesPasses(t *testing.T) {
+func TestCorrectStorePasses(t *testing.T) {
 	assert.Zero(t, failures(t, &broken{}))
 }
 
-func TestABackendThatCanDoNothingPassesWithSkips(t *testing.T) {
+func TestMinimalBackendPassesWithSkips(t *testing.T) {
 	failed, skipped := 0, 0
 	for _, c := range cases() {
 		r := run(c, func() Backend { return Backend{Store: plain{memlease.New()}} })

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-func TestSessionsInMemory(t *testing.T) {
+func TestSessionsConform(t *testing.T) {
 	ctx := t.Context()
 	s := memlease.New()
 	require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
@@ -46,7 +46,7 @@ func TestSessionsInMemory(t *testing.T) {
 	require.NoError(t, <-gone)
 }
 
-func TestASessionInMemoryThatWasDroppedAndIsHeldByAnotherStaysHeld(t *testing.T) {
+func TestDroppedSessionHeldByAnotherStaysHeld(t *testing.T) {
 	for range 20 { // which end the first one sees, of two, is random
 		s := memlease.New()
 		first, leave := context.WithCancel(t.Context())

@@ -17,7 +17,7 @@ import (
 
 const key = "lease"
 
-func TestAWatchBeginsWithTheRecordAsItIsAndTellsEveryChangeToOneWhoKeepsUp(t *testing.T) {
+func TestWatchYieldsCurrentRecordAndEveryChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := memlease.New()
@@ -59,7 +59,7 @@ func TestAWatchBeginsWithTheRecordAsItIsAndTellsEveryChangeToOneWhoKeepsUp(t *te
 	})
 }
 
-func TestAWatchTellsTheNewestStateToOneWhoDoesNotKeepUp(t *testing.T) {
+func TestSlowWatchYieldsNewestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memlease.New()
 		s.Put(leaderelect.Entry{Key: key, Value: []byte{0}})
@@ -80,7 +80,7 @@ func TestAWatchTellsTheNewestStateToOneWhoDoesNotKeepUp(t *testing.T) {
 	})
 }
 
-func TestAListHasTheKeysOfItsPrefixInOrder(t *testing.T) {
+func TestListReturnsSortedKeysWithPrefix(t *testing.T) {
 	s := memlease.New()
 	for _, k := range []string{"b", "a/2", "a", "a/1", "a/10", "A/1", ""} {
 		s.Put(leaderelect.Entry{Key: k, Value: []byte("of " + k)})
@@ -104,7 +104,7 @@ func TestAListHasTheKeysOfItsPrefixInOrder(t *testing.T) {
 	}
 }
 
-func TestTheFloorGrowsWithEveryWriteAndIsNotForgotten(t *testing.T) {
+func TestFloorGrowsWithEveryWriteAndIsKept(t *testing.T) {
 	s := memlease.New()
 	var last uint64
 	for range 3 {
@@ -124,7 +124,7 @@ func TestTheFloorGrowsWithEveryWriteAndIsNotForgotten(t *testing.T) {
 	assert.Less(t, last, uint64(1000))
 }
 
-func TestFaultsAreOnDemand(t *testing.T) {
+func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memlease.New()
 		boom := errors.New("boom")

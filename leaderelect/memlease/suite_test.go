@@ -17,7 +17,7 @@ import (
 
 var errLost = errors.New("the reply was lost")
 
-func TestStoreIsALeaseStore(t *testing.T) {
+func TestStoreConformsToLeaseStore(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(*testing.T) leasetest.Backend {
 		s := memlease.New()
@@ -41,7 +41,7 @@ func TestStoreIsALeaseStore(t *testing.T) {
 	})
 }
 
-func TestARecordDoesNotExpire(t *testing.T) {
+func TestRecordDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memlease.New()
 		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})

@@ -8,6 +8,6 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 )
 
-func TestAStoreWithoutAClientIsMisuse(t *testing.T) {
+func TestNewPanicsWithoutClient(t *testing.T) {
 	require.PanicsWithValue(t, "redislease: New: the client is nil", func() { _, _ = redislease.New(nil, redislease.Config{}) })
 }

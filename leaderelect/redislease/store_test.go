@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
 )
 
-func TestAStoreInRedisIsALeaseStore(t *testing.T) {
+func TestStoreConformsToLeaseStore(t *testing.T) {
 	for name, bytes := range map[string]bool{"strings": false, "bytes": true} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Run(t, func(*testing.T) leasetest.Backend {
@@ -38,7 +38,7 @@ func TestAStoreInRedisIsALeaseStore(t *testing.T) {
 	}
 }
 
-func TestAWriteThatTheClientSendsTwiceIsOneWrite(t *testing.T) {
+func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
 	s := must(redislease.New(m, redislease.Config{}))
@@ -57,7 +57,7 @@ func TestAWriteThatTheClientSendsTwiceIsOneWrite(t *testing.T) {
 	require.ErrorIs(t, err, leaderelect.ErrConflict)
 }
 
-func TestPrefixesKeepStoresApart(t *testing.T) {
+func TestPrefixesSeparateStores(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
 	a, b := must(redislease.New(m, redislease.Config{})), must(redislease.New(m, redislease.Config{Prefix: "{b}"}))
@@ -68,7 +68,7 @@ func TestPrefixesKeepStoresApart(t *testing.T) {
 	assert.Contains(t, m.hashes, "{leases}:lease")
 }
 
-func TestAListIsReadInPiecesOfAHundred(t *testing.T) {
+func TestListReadsPagesOfOneHundred(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
 	s := must(redislease.New(m, redislease.Config{}))
@@ -83,7 +83,7 @@ func TestAListIsReadInPiecesOfAHundred(t *testing.T) {
 	assert.Equal(t, 4, m.calls)
 }
 
-func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
+func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 	ctx := context.Background()
 	record := func(fields ...any) any { return []any{[]any(fields)} }
 	for _, reply := range []any{
@@ -124,7 +124,7 @@ func TestAReplyThatNoScriptReturnsIsAnErrorThatIsNotDefinite(t *testing.T) {
 	}
 }
 
-func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
+func TestGuardedScriptHasDeadlineOfLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
 	var deadline time.Time
@@ -146,7 +146,7 @@ func TestAGuardedScriptHasTheDeadlineOfTheLease(t *testing.T) {
 	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
-func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
+func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
 	s := must(redislease.New(m, redislease.Config{}))
@@ -173,7 +173,7 @@ func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
 
 var errScript = errors.New("no")
 
-func TestAScriptOfTheLeaderRunsAndOneOfALeaderBeforeDoesNot(t *testing.T) {
+func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	m := newModel()
 	s := must(redislease.New(m, redislease.Config{}))
 	runs := 0

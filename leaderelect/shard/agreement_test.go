@@ -21,7 +21,7 @@ func numbered(n int) func(*shard.Config) {
 	return func(cfg *shard.Config) { cfg.Slots = n }
 }
 
-func TestAReplicaWithAnotherNumberOfSlotsDoesNotJoin(t *testing.T) {
+func TestReplicaWithDifferentSlotCountDoesNotJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
@@ -42,7 +42,7 @@ func TestAReplicaWithAnotherNumberOfSlotsDoesNotJoin(t *testing.T) {
 	})
 }
 
-func TestReplicasThatStartAtTheSameTimeWithTwoNumbersAgreeOnOne(t *testing.T) {
+func TestConcurrentReplicasAgreeOnOneSlotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a, b := w.join(t, "a", nil), w.join(t, "b", numbered(8))
@@ -51,7 +51,7 @@ func TestReplicasThatStartAtTheSameTimeWithTwoNumbersAgreeOnOne(t *testing.T) {
 	})
 }
 
-func TestAReplicaEndsWhenTheNumberIsNotItsOwnAnyMore(t *testing.T) {
+func TestReplicaEndsWhenSlotCountChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
@@ -66,7 +66,7 @@ func TestAReplicaEndsWhenTheNumberIsNotItsOwnAnyMore(t *testing.T) {
 	})
 }
 
-func TestARecordOfTheNumberThatIsDeletedOrDamagedIsRepaired(t *testing.T) {
+func TestDeletedOrDamagedCountRecordIsRepaired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
@@ -94,7 +94,7 @@ func TestARecordOfTheNumberThatIsDeletedOrDamagedIsRepaired(t *testing.T) {
 	})
 }
 
-func TestSlotsThatCannotReachTheStoreSayWhyAndBeginLater(t *testing.T) {
+func TestSlotsReportUnreachableStoreAndStartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		w.store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errExpected }})
@@ -110,7 +110,7 @@ func TestSlotsThatCannotReachTheStoreSayWhyAndBeginLater(t *testing.T) {
 	})
 }
 
-func TestAStoreThatTakesNoWritesIsOneErrorForAllSlots(t *testing.T) {
+func TestReadOnlyStoreIsOneErrorForAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
@@ -141,7 +141,7 @@ func competitor(t *testing.T, s leaderelect.LeaseStore, key string) *leaderelect
 	return e
 }
 
-func TestAnElectorAndSlotsDoNotShareAKey(t *testing.T) {
+func TestElectorAndSlotsCannotShareKey(t *testing.T) {
 	for _, slots := range []int{1, 16} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, slots)

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestASlotThatItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
+func TestSlotItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a, tries := w.join(t, "a", mode), 0
@@ -54,7 +54,7 @@ func TestASlotThatItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
 	})
 }
 
-func TestASlotWhoseRecordAReplicaCannotWriteGoesToAnother(t *testing.T) {
+func TestSlotWithUnwritableRecordGoesToAnotherReplica(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 4)
 		a := w.join(t, "a", mode)
@@ -68,7 +68,7 @@ func TestASlotWhoseRecordAReplicaCannotWriteGoesToAnother(t *testing.T) {
 	})
 }
 
-func TestASlotThatNobodyCanAcquireIsTriedByAllLessAndLessOften(t *testing.T) {
+func TestUnacquirableSlotIsTriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
@@ -86,7 +86,7 @@ func TestASlotThatNobodyCanAcquireIsTriedByAllLessAndLessOften(t *testing.T) {
 	})
 }
 
-func TestWorkThatFailsAfterALeaseIsTriedAgainAsAfterAFirstFailure(t *testing.T) {
+func TestFailureAfterLeaseCountsAsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		w := newWorld(t, 2)
@@ -106,7 +106,7 @@ func TestWorkThatFailsAfterALeaseIsTriedAgainAsAfterAFirstFailure(t *testing.T) 
 	})
 }
 
-func TestASlotThatWasAcquiredForgetsEarlierFailures(t *testing.T) {
+func TestAcquiredSlotForgetsEarlierFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tries atomic.Int32
 		var fails atomic.Bool
@@ -141,7 +141,7 @@ func TestASlotThatWasAcquiredForgetsEarlierFailures(t *testing.T) {
 	})
 }
 
-func TestASlotWhoseWorkIsNeverDoneShowsInCheck(t *testing.T) {
+func TestEndlessSlotWorkFailsCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = -1 })

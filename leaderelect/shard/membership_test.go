@@ -15,7 +15,7 @@ import (
 )
 
 // A renewal of a membership hangs until the membership is lost. Run reports the renewal only if it still hangs at the end of Run.
-func TestACallOfALostMembershipIsStuckOnlyIfItHangsAtTheEnd(t *testing.T) {
+func TestCallOfLostMembershipIsStuckOnlyIfItHangs(t *testing.T) {
 	for what, returns := range map[string]bool{"it has returned": true, "it hangs": false} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
-func TestNoScheduleOfReplicasWorksTwiceInASlot(t *testing.T) {
+func TestNoScheduleRunsSlotWorkTwice(t *testing.T) {
 	t.Parallel()
 	looptest.Lanes(t, effort(16, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
 }

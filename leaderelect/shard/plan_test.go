@@ -45,7 +45,7 @@ func checkPlan(t *testing.T, owners, before, members []int) (moves int) {
 
 func free(slots int) []int { return slices.Repeat([]int{-1}, slots) }
 
-func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
+func TestPlanIsBalancedWithMinimalMoves(t *testing.T) {
 	t.Parallel()
 	for slots := 1; slots <= 40; slots++ {
 		for count := 1; count <= 12; count++ {
@@ -80,7 +80,7 @@ func TestAPlanIsBalancedAndMovesNoMoreThanItMust(t *testing.T) {
 
 func ceil(a, b int) int { return (a + b - 1) / b }
 
-func TestAPlanRepairsWhateverItFinds(t *testing.T) {
+func TestPlanRepairsAnyState(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -105,7 +105,7 @@ func TestAPlanRepairsWhateverItFinds(t *testing.T) {
 	}
 }
 
-func TestAMemberThatHasTooManyKeepsThoseForWhichItRanksHighest(t *testing.T) {
+func TestOverloadedMemberKeepsItsHighestRankedSlots(t *testing.T) {
 	next := shard.Plan(make([]int, 20), []int{0, 1}, nobodyDeclines)
 	var kept, given []uint64
 	for slot, m := range next {
@@ -119,11 +119,11 @@ func TestAMemberThatHasTooManyKeepsThoseForWhichItRanksHighest(t *testing.T) {
 	assert.Greater(t, slices.Min(kept), slices.Max(given))
 }
 
-func TestWithoutMembersNobodyOwnsAnything(t *testing.T) {
+func TestNoMembersOwnNothing(t *testing.T) {
 	assert.Equal(t, free(3), shard.Plan([]int{1, 2, -1}, nil, nobodyDeclines))
 }
 
-func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
+func TestUnownedSlotsGoToHighestRankedMember(t *testing.T) {
 	// Slot by slot, with room for all: the ranking itself. A change would move slots of running systems.
 	var first []int
 	for slot := range 12 {
@@ -134,7 +134,7 @@ func TestSlotsThatNobodyOwnsGoToTheMemberThatRanksFirst(t *testing.T) {
 	assert.Equal(t, []int{0, 0, 3, 1, 0, 3, 1, 3, 1, 2, 2, 2}, first)
 }
 
-func TestAKeyHasTheSameSlotForEver(t *testing.T) {
+func TestKeyToSlotMappingIsStable(t *testing.T) {
 	got := map[string]int{}
 	for _, k := range []string{"", "a", "b", "tenants/17", "日本"} {
 		got[k] = shard.SlotOf(k, 64)
@@ -151,7 +151,7 @@ func TestAKeyHasTheSameSlotForEver(t *testing.T) {
 
 func nobodyDeclines(int, int) bool { return false }
 
-func TestASlotThatAMemberDeclinesGoesToAnother(t *testing.T) {
+func TestDeclinedSlotGoesToAnotherMember(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 7))
 	for range 2000 {
 		slots, members := 1+random.IntN(20), random.Perm(8)[:1+random.IntN(5)]
@@ -175,7 +175,7 @@ func TestASlotThatAMemberDeclinesGoesToAnother(t *testing.T) {
 	}
 }
 
-func TestAMemberThatDeclinesOneSlotGetsItsShareOfTheOthers(t *testing.T) {
+func TestMemberDecliningSlotGetsItsShareOfOthers(t *testing.T) {
 	declines := func(slot, member int) bool { return slot == 3 && member == 0 }
 	owners := free(16)
 	for range 3 {

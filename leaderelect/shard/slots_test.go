@@ -38,7 +38,7 @@ func eachMode(t *testing.T, f func(t *testing.T, mode func(*shard.Config))) {
 	}
 }
 
-func TestOneReplicaTakesAllSlotsAtOnce(t *testing.T) {
+func TestSingleReplicaTakesAllSlots(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", mode)
@@ -67,7 +67,7 @@ func TestOneReplicaTakesAllSlotsAtOnce(t *testing.T) {
 	})
 }
 
-func TestReplicasShareTheSlotsInBalance(t *testing.T) {
+func TestReplicasShareSlotsEvenly(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
@@ -88,7 +88,7 @@ func TestReplicasShareTheSlotsInBalance(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatJoinsGetsItsShareAndNothingElseMoves(t *testing.T) {
+func TestJoiningReplicaGetsItsShareAndNothingElseMoves(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
@@ -103,7 +103,7 @@ func TestAReplicaThatJoinsGetsItsShareAndNothingElseMoves(t *testing.T) {
 	})
 }
 
-func TestAReplicaThatLeavesHandsOverAndNothingElseMoves(t *testing.T) {
+func TestLeavingReplicaHandsOverAndNothingElseMoves(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
@@ -137,7 +137,7 @@ func (r releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.
 	return r.shardLink.Update(ctx, e)
 }
 
-func TestASlotIsReleasedInFavorOfItsNewOwner(t *testing.T) {
+func TestSlotIsReleasedInFavorOfNewOwner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, favored := newWorld(t, 8), make(map[string]string)
 		a := w.join(t, "a", func(cfg *shard.Config) {
@@ -156,7 +156,7 @@ func TestASlotIsReleasedInFavorOfItsNewOwner(t *testing.T) {
 	})
 }
 
-func TestASlotThatItsNewOwnerDoesNotTakeIsFreeForAllSoon(t *testing.T) {
+func TestSlotIgnoredByNewOwnerSoonBecomesFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 8)
 		a := w.join(t, "a", nil)
@@ -178,7 +178,7 @@ func TestASlotThatItsNewOwnerDoesNotTakeIsFreeForAllSoon(t *testing.T) {
 	})
 }
 
-func TestSlotsOfAReplicaThatDiesAreTakenAfterItsLease(t *testing.T) {
+func TestSlotsOfDeadReplicaAreTakenAfterLease(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 16)
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
@@ -191,7 +191,7 @@ func TestSlotsOfAReplicaThatDiesAreTakenAfterItsLease(t *testing.T) {
 	})
 }
 
-func TestASlotIsHandedOverWhenItsWorkHasEnded(t *testing.T) {
+func TestSlotIsHandedOverAfterItsWorkEnds(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 2)
 		a := w.join(t, "a", mode)
@@ -238,7 +238,7 @@ func mustBegin(t testing.TB, r *replica, key string) context.Context {
 }
 
 // A store accepts writes of the owner of a slot, whatever the terms of other slots, and refuses those of a former owner.
-func TestWritesOfASlotAreFencedByTheTermOfThatSlotAlone(t *testing.T) {
+func TestSlotWritesAreFencedByTermOfSlot(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		db, err := store.NewMemory(store.MemoryConfig{})
 		require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestWritesOfASlotAreFencedByTheTermOfThatSlotAlone(t *testing.T) {
 	})
 }
 
-func TestWorkIsToldWhenItsSlotIsLost(t *testing.T) {
+func TestLostSlotEndsWorkContext(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 4)
 		a := w.join(t, "a", mode)
@@ -297,7 +297,7 @@ func TestWorkIsToldWhenItsSlotIsLost(t *testing.T) {
 	})
 }
 
-func TestOwnsReadsTheClock(t *testing.T) {
+func TestOwnsReadsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, paused := newWorld(t, 4), make(chan struct{})
 		a := w.join(t, "a", func(cfg *shard.Config) {
@@ -322,7 +322,7 @@ func TestOwnsReadsTheClock(t *testing.T) {
 	})
 }
 
-func TestNoWorkBeginsInASlotThatDrains(t *testing.T) {
+func TestNoWorkStartsInDrainingSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		a := w.join(t, "a", func(cfg *shard.Config) {
@@ -346,7 +346,7 @@ func TestNoWorkBeginsInASlotThatDrains(t *testing.T) {
 	})
 }
 
-func TestADrainTimeoutEndsTheWorkOfASlot(t *testing.T) {
+func TestDrainTimeoutEndsSlotWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = time.Second })
@@ -364,7 +364,7 @@ func TestADrainTimeoutEndsTheWorkOfASlot(t *testing.T) {
 	})
 }
 
-func TestOneSlotIsLeaderElection(t *testing.T) {
+func TestSingleSlotIsLeaderElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1)
 		plain := func(cfg *shard.Config) {
@@ -387,7 +387,7 @@ func TestOneSlotIsLeaderElection(t *testing.T) {
 	})
 }
 
-func TestASlotWhoseWorkFailsIsTriedAgain(t *testing.T) {
+func TestFailedSlotWorkIsRetried(t *testing.T) {
 	for what, fail := range map[string]func() error{
 		"error": func() error { return errExpected },
 		"panic": func() error { panic("on purpose") },
@@ -424,7 +424,7 @@ func TestASlotWhoseWorkFailsIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestMembersAreTakenAgainAndBounded(t *testing.T) {
+func TestMemberRecordsAreReusedAndBounded(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		w := newWorld(t, 4)
 		few := func(cfg *shard.Config) {
@@ -454,7 +454,7 @@ func TestMembersAreTakenAgainAndBounded(t *testing.T) {
 	})
 }
 
-func TestMembersAreAllThatTakePartEvenIfThereAreFewerSlots(t *testing.T) {
+func TestMembersIncludesReplicasWithoutSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 2)
 		a, b, c := w.join(t, "a", nil), w.join(t, "b", nil), w.join(t, "c", nil)
@@ -464,7 +464,7 @@ func TestMembersAreAllThatTakePartEvenIfThereAreFewerSlots(t *testing.T) {
 	})
 }
 
-func TestWhatSlotsCost(t *testing.T) {
+func TestRequestsPerSlot(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		const slots, replicas, periods = 8, 3, 50
 		w := newWorld(t, slots)
@@ -486,7 +486,7 @@ func TestWhatSlotsCost(t *testing.T) {
 	})
 }
 
-func TestHooksOfSlotsTellOfSlotsAndNotOfMembers(t *testing.T) {
+func TestHooksReportSlotsButNotMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		var started, stopped, claims, releases atomic.Int64
@@ -513,7 +513,7 @@ func TestHooksOfSlotsTellOfSlotsAndNotOfMembers(t *testing.T) {
 	})
 }
 
-func TestSlotsRunOneAtATimeAndAgain(t *testing.T) {
+func TestSlotsRunOnceAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 4)
 		a := w.join(t, "a", nil)
@@ -527,7 +527,7 @@ func TestSlotsRunOneAtATimeAndAgain(t *testing.T) {
 	})
 }
 
-func TestAConfigThatDoesNotFitNamesEveryField(t *testing.T) {
+func TestConfigErrorNamesEveryField(t *testing.T) {
 	acquired := func(context.Context, int) error { return nil }
 	_, err := shard.New(shard.Config{Slots: -1, Members: 5000, Lease: leaderelect.Config{
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 )
 
-func TestStatsSayWhatIsOwnedAndUntilWhen(t *testing.T) {
+func TestStatsReportOwnedSlotsAndDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)
 		a := w.join(t, "a", nil)
@@ -34,7 +34,7 @@ func TestStatsSayWhatIsOwnedAndUntilWhen(t *testing.T) {
 	})
 }
 
-func TestTheDeadlineOfStatsIsTheFirst(t *testing.T) {
+func TestStatsReportEarliestDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		s, err := shard.New(shard.Config{

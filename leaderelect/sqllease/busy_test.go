@@ -48,7 +48,7 @@ func calls(s *sqllease.Store) map[string]func(context.Context) error {
 	}
 }
 
-func TestOnSQLiteACallWaitsForTheLockUntilItsContextEnds(t *testing.T) {
+func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 	for name := range calls(nil) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestOnSQLiteACallWaitsForTheLockUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestOtherErrorsAreNotTriedAgain(t *testing.T) {
+func TestOtherErrorsAreNotRetried(t *testing.T) {
 	for what, c := range map[string]struct {
 		dialect sqllease.Dialect
 		err     sqliteError

@@ -26,7 +26,7 @@ func leading(t *testing.T, s leaderelect.LeaseStore, f func(ctx context.Context)
 	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
-func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing.T) {
+func TestOnlyCurrentLeadersTransactionCommits(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	var past context.Context
 	leading(t, s, func(ctx context.Context) {
@@ -61,7 +61,7 @@ func TestATransactionOfTheLeaderIsCommittedAndOneOfALeaderBeforeIsNot(t *testing
 
 }
 
-func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
+func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestALeaderThatWasReplacedCannotBorrowTheTermOfAnotherLease(t *testing.T) {
 	})
 }
 
-func TestAGuardNeedsALeadership(t *testing.T) {
+func TestGuardRequiresLeadership(t *testing.T) {
 	_, s := newStore(t, sqllease.Config{})
 	err := s.Transact(context.Background(), nil)
 	require.EqualError(t, err, `sqllease: guard: the context belongs to no leadership`)

@@ -35,7 +35,7 @@ func pending(c <-chan error) bool {
 	return len(c) == 0
 }
 
-func TestASessionIsGoneWhenTheConnectionOfItsHolderIs(t *testing.T) {
+func TestSessionEndsWithHoldersConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
@@ -65,7 +65,7 @@ func TestASessionIsGoneWhenTheConnectionOfItsHolderIs(t *testing.T) {
 	})
 }
 
-func TestASessionEndsWithItsContextAndItsSessionIsNotUsedAgain(t *testing.T) {
+func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
@@ -81,7 +81,7 @@ func TestASessionEndsWithItsContextAndItsSessionIsNotUsedAgain(t *testing.T) {
 	})
 }
 
-func TestAWaitForASessionEndsWithItsContext(t *testing.T) {
+func TestWaitForSessionEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := openLocks(t)
 		s := newSessions(t, db)
@@ -96,7 +96,7 @@ func TestAWaitForASessionEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestAStandbyIsNotAskedForSessions(t *testing.T) {
+func TestStandbyIsNotQueriedForSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
@@ -106,7 +106,7 @@ func TestAStandbyIsNotAskedForSessions(t *testing.T) {
 	})
 }
 
-func TestAPoolerInTransactionModeIsNoticed(t *testing.T) {
+func TestTransactionPoolerIsDetected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
@@ -116,7 +116,7 @@ func TestAPoolerInTransactionModeIsNoticed(t *testing.T) {
 	})
 }
 
-func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfASession(t *testing.T) {
+func TestServerErrorDoesNotEndSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
@@ -130,13 +130,13 @@ func TestAFailureOfTheServerIsAnErrorAndNotTheEndOfASession(t *testing.T) {
 	})
 }
 
-func TestSessionsWithoutADatabaseIsMisuse(t *testing.T) {
+func TestNewSessionsPanicsWithoutDatabase(t *testing.T) {
 	require.PanicsWithValue(t, "sqllease: NewSessions: the database is nil", func() {
 		_, _ = sqllease.NewSessions(nil, sqllease.SessionsConfig{})
 	})
 }
 
-func TestASessionsConfigThatDoesNotFitNamesTheField(t *testing.T) {
+func TestSessionsConfigErrorsNameTheField(t *testing.T) {
 	_, err := sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{CheckPeriod: -1})
 	require.ErrorContains(t, err, "sqllease: new sessions: SessionsConfig.CheckPeriod is -1ns, must not be negative")
 	_, err = sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{})

@@ -27,7 +27,7 @@ func newStore(t testing.TB, cfg sqllease.Config) (*server, *sqllease.Store) {
 	return server, s
 }
 
-func TestAStoreInADatabaseIsALeaseStore(t *testing.T) {
+func TestStoreConformsToLeaseStore(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		server, db := open(t)
 		s, err := sqllease.New(db, sqllease.Config{})
@@ -54,7 +54,7 @@ func TestAStoreInADatabaseIsALeaseStore(t *testing.T) {
 	})
 }
 
-func TestAWriteThatTheDriverSendsTwiceIsOneWrite(t *testing.T) {
+func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	twice := func() {
@@ -83,7 +83,7 @@ func TestAWriteThatTheDriverSendsTwiceIsOneWrite(t *testing.T) {
 	require.ErrorIs(t, err, leaderelect.ErrConflict)
 }
 
-func TestAConflictThatCannotBeToldFromASuccessIsNotDefinite(t *testing.T) {
+func TestAmbiguousConflictIsNotDefinite(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	server.before = func(query string) error {
@@ -97,7 +97,7 @@ func TestAConflictThatCannotBeToldFromASuccessIsNotDefinite(t *testing.T) {
 	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
 }
 
-func TestATermThatNoColumnCanHoldIsAnError(t *testing.T) {
+func TestTermTooLargeForColumnIsAnError(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: math.MaxInt64 + 1})
@@ -106,7 +106,7 @@ func TestATermThatNoColumnCanHoldIsAnError(t *testing.T) {
 	assert.Empty(t, server.log)
 }
 
-func TestATermThatIsNegativeIsNotTakenForAGreatOne(t *testing.T) {
+func TestNegativeTermIsNotHuge(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.rows["lease"] = []driver.Value{"lease", int64(-1), "v", []byte("{}")}
 	_, err := s.Get(t.Context(), "lease")
@@ -118,7 +118,7 @@ func TestATermThatIsNegativeIsNotTakenForAGreatOne(t *testing.T) {
 	require.Empty(t, list)
 }
 
-func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
+func TestForeignRowIsSkipped(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: `a\b`})
@@ -132,7 +132,7 @@ func TestARowWithANameThatIsNoneOfOursIsLeftOut(t *testing.T) {
 	assert.Equal(t, `a\b`, list[0].Key)
 }
 
-func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
+func TestConfigErrorsNameTheField(t *testing.T) {
 	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
 		assert.ErrorContains(t, err, "sqllease: new store: Config.Table is", table)
@@ -145,7 +145,7 @@ func TestAConfigThatDoesNotFitIsAnErrorThatNamesTheField(t *testing.T) {
 	assert.ErrorContains(t, err, "sqllease: new store: Config.Dialect is Dialect(7), must be")
 }
 
-func TestStatementsSpeakTheDialect(t *testing.T) {
+func TestStatementsUseDialect(t *testing.T) {
 	postgres, err := sqllease.New(nil, sqllease.Config{Table: "ops.leases"})
 	require.NoError(t, err)
 	assert.Equal(t, `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`, postgres.GuardQuery())
@@ -155,7 +155,7 @@ func TestStatementsSpeakTheDialect(t *testing.T) {
 	assert.Contains(t, sqlite.DDL(), "value   blob")
 }
 
-func FuzzKeysHaveNamesOfTheirOwn(f *testing.F) {
+func FuzzKeysHaveDistinctNames(f *testing.F) {
 	for _, key := range []string{"", "a", `a\`, `\00`, "\x00", "ä", "\xc3", "\xc3\xa4\xc3", "日本\xff", "\xf0\x9f\x98"} {
 		f.Add(key)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-func TestTheTableIsCreatedIfItIsNotThere(t *testing.T) {
+func TestMissingTableIsCreated(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	require.NoError(t, s.EnsureTable(ctx))
@@ -26,7 +26,7 @@ func TestTheTableIsCreatedIfItIsNotThere(t *testing.T) {
 	assert.True(t, slices.Contains(server.log, s.DDL()))
 }
 
-func TestTwoThatCreateTheTableAtOnceAreBothSuccessful(t *testing.T) {
+func TestConcurrentTableCreationSucceeds(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.table = false
 	server.after = func(query string) error {
@@ -48,7 +48,7 @@ func TestTwoThatCreateTheTableAtOnceAreBothSuccessful(t *testing.T) {
 	require.ErrorIs(t, s.EnsureTable(context.Background()), errNetwork)
 }
 
-func TestATableOnWhichNothingIsSafeIsRefusedWithTheStatementThatRepairsIt(t *testing.T) {
+func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 	for what, c := range map[string]struct {
 		change func(*server)
 		want   []string
@@ -103,7 +103,7 @@ func TestATableOnWhichNothingIsSafeIsRefusedWithTheStatementThatRepairsIt(t *tes
 	}
 }
 
-func TestATableWithMoreThanIsNeededIsAccepted(t *testing.T) {
+func TestTableWithExtraColumnsIsAccepted(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.types = map[string]string{"name": "character varying"}
 	server.extra = []driver.Value{"comment", "text", false}
@@ -111,7 +111,7 @@ func TestATableWithMoreThanIsNeededIsAccepted(t *testing.T) {
 	require.NoError(t, s.EnsureTable(t.Context()))
 }
 
-func TestACatalogThatCannotBeReadIsAnError(t *testing.T) {
+func TestCatalogReadErrorIsReturned(t *testing.T) {
 	for _, part := range []string{"pg_index", "pg_class"} {
 		server, s := newStore(t, sqllease.Config{})
 		server.before = func(query string) error {

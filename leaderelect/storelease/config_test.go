@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/storelease"
 )
 
-func TestAStoreOfLeasesWithoutAStoreOfRecordsIsMisuse(t *testing.T) {
+func TestNewPanicsWithoutStore(t *testing.T) {
 	require.PanicsWithValue(t, "storelease: New: the store of records is nil", func() {
 		_, _ = storelease.New(nil, storelease.Config{})
 	})

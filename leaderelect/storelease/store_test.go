@@ -27,7 +27,7 @@ func records(t testing.TB, db *store.Memory) store.Store[storelease.Record] {
 	return s
 }
 
-func TestAStoreIsALeaseStore(t *testing.T) {
+func TestStoreConformsToLeaseStore(t *testing.T) {
 	for name, history := range map[string]int{"with a history": 0, "that forgets at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
@@ -80,7 +80,7 @@ func (s *lossy) WatchSelected(ctx context.Context, sel store.Selector, after inf
 	}
 }
 
-func TestAWatchEndsWithWhatTheStoreFailsWith(t *testing.T) {
+func TestWatchReturnsStoreError(t *testing.T) {
 	failing := failing{records(t, must(store.NewMemory(store.MemoryConfig{})))}
 	s := must(storelease.New(failing, storelease.Config{}))
 	var got []error
@@ -110,7 +110,7 @@ func (failing) WatchSelected(context.Context, store.Selector, informer.Version) 
 	}
 }
 
-func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
+func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
@@ -141,7 +141,7 @@ func TestAWatchKeepsToItsKeyAmongThoseThatBeginLikeIt(t *testing.T) {
 	})
 }
 
-func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
+func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		var began []time.Time
@@ -178,7 +178,7 @@ func TestFollowersTakeOverAtOnceAfterARelease(t *testing.T) {
 	})
 }
 
-func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
+func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
@@ -198,7 +198,7 @@ func TestATakeoverFencesTheDatabaseBeforeTheNewLeaderHasWritten(t *testing.T) {
 }
 
 // Every leader of two leases, in whatever order they took over, writes to the one database under the context that it has got.
-func TestLeadersOfTwoLeasesDoNotRefuseEachOther(t *testing.T) {
+func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things := must(store.Open[string](db, "things", store.Config[string]{}))
 	leases := must(storelease.New(records(t, db), storelease.Config{}))
@@ -233,7 +233,7 @@ func TestLeadersOfTwoLeasesDoNotRefuseEachOther(t *testing.T) {
 	}
 }
 
-func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
+func TestFencedUpdateIsNoConflict(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
@@ -248,7 +248,7 @@ func TestAnUpdateThatIsFencedIsNoConflict(t *testing.T) {
 	require.NotErrorIs(t, err, leaderelect.ErrConflict)
 }
 
-func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
+func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		things, err := store.Open[string](db, "things", store.Config[string]{})
@@ -279,7 +279,7 @@ func TestADeletedRecordDoesNotLockTheDatabaseUp(t *testing.T) {
 	})
 }
 
-func TestAVersionThatIsNoneOfTheStoreIsAConflict(t *testing.T) {
+func TestInvalidVersionIsAConflict(t *testing.T) {
 	ctx := context.Background()
 	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})

@@ -35,8 +35,8 @@ func newGates() *featuregate.Gates[feature] {
 	}}))
 }
 
-// TestFeaturesHaveTheStagesOfKubernetes has the values of k8s.io/component-base v0.37.2 (featuregate/feature_gate.go).
-func TestFeaturesHaveTheStagesOfKubernetes(t *testing.T) {
+// TestFeatureStagesMatchKubernetes has the values of k8s.io/component-base v0.37.2 (featuregate/feature_gate.go).
+func TestFeatureStagesMatchKubernetes(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))
 	gates := newGates()
@@ -58,7 +58,7 @@ func TestFeaturesHaveTheStagesOfKubernetes(t *testing.T) {
 	}, lines(t, reg))
 }
 
-func TestAFeatureOfSeveralGatesIsEnabledIfItIsInOne(t *testing.T) {
+func TestFeatureIsEnabledIfAnyGateEnablesIt(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))
 	for i := range 2 {

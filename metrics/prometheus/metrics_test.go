@@ -74,8 +74,8 @@ func everything(t *testing.T) *prometheus.Registry {
 	return reg
 }
 
-// TestTheDocumentationListsAllMetrics compares the table of the package documentation with what a scrape finds.
-func TestTheDocumentationListsAllMetrics(t *testing.T) {
+// TestDocumentationListsAllMetrics compares the table of the package documentation with what a scrape finds.
+func TestDocumentationListsAllMetrics(t *testing.T) {
 	got := map[string]string{}
 	for _, f := range must(everything(t).Gather()) {
 		var names []string
@@ -97,10 +97,10 @@ func TestTheDocumentationListsAllMetrics(t *testing.T) {
 	assert.Equal(t, listed, got)
 }
 
-// TestNamesAndBucketsAreThoseOfKubernetes has the facts of k8s.io/component-base v0.37.2 (metrics/prometheus/workqueue, which goes
+// TestNamesAndBucketsMatchKubernetes has the facts of k8s.io/component-base v0.37.2 (metrics/prometheus/workqueue, which goes
 // to 10 s) and sigs.k8s.io/controller-runtime v0.25.2 (pkg/internal/metrics, which adds the label controller and goes to 1000 s;
 // pkg/internal/controller/metrics; pkg/metrics/leaderelection.go).
-func TestNamesAndBucketsAreThoseOfKubernetes(t *testing.T) {
+func TestNamesAndBucketsMatchKubernetes(t *testing.T) {
 	all := map[string]*dto.MetricFamily{}
 	for _, f := range must(everything(t).Gather()) {
 		all[f.GetName()] = f
@@ -153,8 +153,8 @@ func TestNamesAndBucketsAreThoseOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestTheAlertsOfTheDocumentationAskForMetricsThatExist reads docs/metrics.md. Prometheus reads them in the test of examples/served.
-func TestTheAlertsOfTheDocumentationAskForMetricsThatExist(t *testing.T) {
+// TestDocumentedAlertsUseExistingMetrics reads docs/metrics.md. Prometheus reads them in the test of examples/served.
+func TestDocumentedAlertsUseExistingMetrics(t *testing.T) {
 	known := map[string]bool{}
 	for _, f := range must(everything(t).Gather()) {
 		known[f.GetName()] = true
@@ -176,7 +176,7 @@ func TestTheAlertsOfTheDocumentationAskForMetricsThatExist(t *testing.T) {
 	assert.Greater(t, alerts, 10)
 }
 
-func TestNamesKeepTheConventions(t *testing.T) {
+func TestNamesFollowConventions(t *testing.T) {
 	problems, err := testutil.GatherAndLint(everything(t))
 	require.NoError(t, err)
 	for _, p := range problems {
@@ -184,7 +184,7 @@ func TestNamesKeepTheConventions(t *testing.T) {
 	}
 }
 
-func TestAManagerIsRegisteredOnce(t *testing.T) {
+func TestManagerIsRegisteredOnce(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m, _ := newManager("sites")
 	x := must(setpointprom.New(reg, m))
@@ -201,7 +201,7 @@ func TestAManagerIsRegisteredOnce(t *testing.T) {
 	assert.NotEmpty(t, lines(t, reg))
 }
 
-func TestTwoManagersShareARegistry(t *testing.T) {
+func TestTwoManagersShareRegistry(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	a, of := newManager("sites")
 	b, ofB := newManager("sites")
@@ -231,7 +231,7 @@ func TestTwoManagersShareARegistry(t *testing.T) {
 	require.ErrorIs(t, err, setpointprom.ErrExists)
 }
 
-func TestARegistryThatHasTheNamesRefuses(t *testing.T) {
+func TestDuplicateRegistrationFails(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	require.NoError(t, reg.Register(prometheus.NewGauge(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "another"})))
 	m, _ := newManager("sites")
@@ -240,7 +240,7 @@ func TestARegistryThatHasTheNamesRefuses(t *testing.T) {
 	assert.Panics(t, func() { _, _ = setpointprom.New(nil, m) })
 }
 
-func TestPartsComeAndGo(t *testing.T) {
+func TestPartsAreAddedAndRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, _ := newManager("before")
 		reg := prometheus.NewRegistry()
@@ -265,7 +265,7 @@ func TestPartsComeAndGo(t *testing.T) {
 	})
 }
 
-func TestAddTakesWhatHasNumbers(t *testing.T) {
+func TestAddAcceptsPartsWithStats(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))
 	db := must(store.NewMemory(store.MemoryConfig{}))
@@ -284,7 +284,7 @@ func TestAddTakesWhatHasNumbers(t *testing.T) {
 	assert.Len(t, only(got, "setpoint_store_fenced"), 1)
 }
 
-func TestHistogramsOfOneNameAreAddedUp(t *testing.T) {
+func TestHistogramsWithSameNameAreSummed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		x := must(setpointprom.New(reg, nil))
@@ -303,7 +303,7 @@ func TestHistogramsOfOneNameAreAddedUp(t *testing.T) {
 	})
 }
 
-func TestNamesThatAreNoTextDoNotEndTheScrape(t *testing.T) {
+func TestInvalidUTF8NamesDoNotFailScrape(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))
 	for i, name := range []string{"a\xff", "a\xfe", `quote " and \`, "", strings.Repeat("x", 1000)} {
@@ -314,8 +314,8 @@ func TestNamesThatAreNoTextDoNotEndTheScrape(t *testing.T) {
 	assert.Contains(t, lines(t, reg), "workqueue_depth{name=\"a\uFFFD\"} 2")
 }
 
-// TestScrapingWhilePartsWorkAndComeAndGo is for the race detector.
-func TestScrapingWhilePartsWorkAndComeAndGo(t *testing.T) {
+// TestScrapeWhilePartsChange is for the race detector.
+func TestScrapeWhilePartsChange(t *testing.T) {
 	m, c := newManager("sites")
 	reg := prometheus.NewRegistry()
 	must(setpointprom.New(reg, m))
@@ -346,7 +346,7 @@ func TestScrapingWhilePartsWorkAndComeAndGo(t *testing.T) {
 	stop()
 }
 
-func TestRegisteringAndUnregisteringConcurrentlyLeavesWhatIsRegistered(t *testing.T) {
+func TestConcurrentRegisterAndUnregister(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	var working sync.WaitGroup
 	for i := range 4 {
@@ -394,8 +394,8 @@ func TestCountersNeverDecrease(t *testing.T) {
 	stop()
 }
 
-// TestAScrapeCostsTheSameWhateverWaits: 100,000 keys in all states but in process cost no more than one.
-func TestAScrapeCostsTheSameWhateverWaits(t *testing.T) {
+// TestScrapeCostIsIndependentOfQueueLength: 100,000 keys in all states but in process cost no more than one.
+func TestScrapeCostIsIndependentOfQueueLength(t *testing.T) {
 	cost := func(keys int) float64 {
 		c := must(controller.New("sites", noop[int], controller.Config[int]{Logger: quiet}))
 		m := must(manager.New(manager.Config{Logger: quiet}, c))

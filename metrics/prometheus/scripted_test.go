@@ -161,7 +161,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 	})
 }
 
-func TestSlotsHaveTheirMetrics(t *testing.T) {
+func TestSlotMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := must(controller.New("sites", noop[string], controller.Config[string]{Logger: quiet}))
 		m := must(manager.New(manager.Config{Logger: quiet, Shards: &shard.Config{
@@ -178,7 +178,7 @@ func TestSlotsHaveTheirMetrics(t *testing.T) {
 	})
 }
 
-func TestAStandbyIsNoMaster(t *testing.T) {
+func TestStandbyIsNotMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		election := &leaderelect.Config{Store: leases, Key: "ops", Logger: quiet}

@@ -32,7 +32,7 @@ func isOpen(b *gate.Breaker) bool {
 	return open
 }
 
-func TestABreakerConfigThatIsOutOfBoundsIsRefused(t *testing.T) {
+func TestBreakerConfigOutOfBoundsIsRejected(t *testing.T) {
 	_, err := gate.NewBreaker(gate.BreakerConfig{Failures: -1, OpenFor: -1})
 	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative\nBreakerConfig.OpenFor is -1ns, must not be negative")
 }
@@ -96,14 +96,14 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 	}
 }
 
-func TestACallThatWasCanceledSaysNothingAboutTheService(t *testing.T) {
+func TestCanceledCallDoesNotAffectBreaker(t *testing.T) {
 	b := newBreaker(t, gate.BreakerConfig{Failures: 1})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_ = b.Do(ctx, func(ctx context.Context) error { cancel(errDown); return errDown })
 	assert.False(t, isOpen(b))
 }
 
-func TestAPanicOfCountsLeavesTheTrialToAnother(t *testing.T) {
+func TestPanickingCountsFuncReleasesTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := false
 		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: time.Second, Counts: func(error) bool {
@@ -121,7 +121,7 @@ func TestAPanicOfCountsLeavesTheTrialToAnother(t *testing.T) {
 	})
 }
 
-func TestRefusedCallersDoNotComeBackTogether(t *testing.T) {
+func TestRejectedCallersAreSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: 10 * time.Second})
 		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
@@ -147,7 +147,7 @@ func TestRefusedCallersDoNotComeBackTogether(t *testing.T) {
 	})
 }
 
-func TestACallDuringATrialComesBackSoon(t *testing.T) {
+func TestCallDuringTrialRetriesSoon(t *testing.T) {
 	for openFor, want := range map[time.Duration]time.Duration{time.Minute: time.Second, time.Second / 10: time.Second / 10} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: openFor})
@@ -163,7 +163,7 @@ func TestACallDuringATrialComesBackSoon(t *testing.T) {
 }
 
 // A model that is as simple as the picture in the documentation.
-func TestTheBreakerIsItsPicture(t *testing.T) {
+func TestBreakerFollowsStateDiagram(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

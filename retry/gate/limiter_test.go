@@ -165,7 +165,7 @@ func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 	})
 }
 
-func TestAKeyThatComesEarlyKeepsItsPlaceBehindTheOthers(t *testing.T) {
+func TestEarlyKeyKeepsItsPlaceBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 2), &service{}
 		do := func(key string) time.Duration {
@@ -187,7 +187,7 @@ func TestAKeyThatComesEarlyKeepsItsPlaceBehindTheOthers(t *testing.T) {
 	})
 }
 
-func TestTheCallsOfAnAttemptThatHasBegunAreKeptForIt(t *testing.T) {
+func TestStartedAttemptKeepsItsReservedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 3), &service{}
 		do := func(ctx context.Context) time.Duration {
@@ -220,7 +220,7 @@ func TestTheCallsOfAnAttemptThatHasBegunAreKeptForIt(t *testing.T) {
 	})
 }
 
-func TestALateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
+func TestLateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 2), &service{}
 		do := func(ctx context.Context) time.Duration {
@@ -245,7 +245,7 @@ func TestALateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
 	})
 }
 
-func TestUnknownCallersDoNotComeBackTogether(t *testing.T) {
+func TestUnidentifiedCallersAreSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(10, 1), &service{}
 		require.NoError(t, l.Do(t.Context(), s.call))
@@ -264,7 +264,7 @@ func TestUnknownCallersDoNotComeBackTogether(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextTakesNoToken(t *testing.T) {
+func TestEndedContextTakesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 1), &service{}
 		cause := errors.New("stop")
@@ -282,20 +282,20 @@ func TestAnEndedContextTakesNoToken(t *testing.T) {
 	})
 }
 
-func TestTheErrorOfACallIsReturnedAsItIs(t *testing.T) {
+func TestCallErrorIsReturnedUnwrapped(t *testing.T) {
 	want := errors.New("no")
 	got := gate.NewLimiter(1, 1).Do(t.Context(), func(context.Context) error { return want })
 	assert.True(t, got == want)
 }
 
-func TestALimitThatIsNoneIsRefused(t *testing.T) {
+func TestNewLimiterPanicsOnInvalidArguments(t *testing.T) {
 	for _, perSecond := range []float64{0, -1, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		assert.Panics(t, func() { gate.NewLimiter(perSecond, 1) })
 	}
 	assert.PanicsWithValue(t, "gate: NewLimiter called with a burst of 0, must be positive", func() { gate.NewLimiter(1, 0) })
 }
 
-func TestTheSlowestLimitDoesNotOverflow(t *testing.T) {
+func TestSlowestLimitDoesNotOverflow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(math.SmallestNonzeroFloat64, 1), &service{}
 		require.NoError(t, l.Do(t.Context(), s.call))

@@ -55,7 +55,7 @@ func header(kv ...string) http.Header {
 	return h
 }
 
-func TestABusyServerIsNotYetAndEverythingElseIsPassedOn(t *testing.T) {
+func TestTransportReturnsNotYetForBusyServerOnly(t *testing.T) {
 	const none = time.Duration(0)
 	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
 	for name, test := range map[string]struct {
@@ -132,7 +132,7 @@ func TestABusyServerIsNotYetAndEverythingElseIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsNotSentIsClosed(t *testing.T) {
+func TestUnsentRequestBodyIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{status: 200}
 		transport := gate.NewLimiter(1, 1).Transport(s)
@@ -154,13 +154,13 @@ func TestARequestThatIsNotSentIsClosed(t *testing.T) {
 	})
 }
 
-func TestAFailureOfTheConnectionIsAFailure(t *testing.T) {
+func TestConnectionErrorIsAFailure(t *testing.T) {
 	s := &server{err: errors.New("no route")}
 	_, err := gate.NewLimiter(1, 1).Transport(s).RoundTrip(&http.Request{})
 	assert.True(t, err == s.err)
 }
 
-func TestAPauseHoldsForPlacesThatWereGivenOutBefore(t *testing.T) {
+func TestPauseDelaysEarlierReservations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{status: 200}
 		l := gate.NewLimiter(1, 1)
@@ -196,7 +196,7 @@ type inFlight chan *http.Response
 
 func (f inFlight) RoundTrip(*http.Request) (*http.Response, error) { return <-f, nil }
 
-func TestPausesThatOverlapAreTheirUnion(t *testing.T) {
+func TestOverlappingPausesAreUnited(t *testing.T) {
 	for name, test := range map[string]struct {
 		second string
 		want   time.Duration // the end, from the first answer on
@@ -254,7 +254,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-func TestANilBaseIsTheDefaultTransport(t *testing.T) {
+func TestNilBaseIsDefaultTransport(t *testing.T) {
 	s, usual := &server{status: 200}, http.DefaultTransport
 	http.DefaultTransport = s
 	defer func() { http.DefaultTransport = usual }()

@@ -13,7 +13,7 @@ import (
 
 var _ backend.Backend = (*tiny)(nil)
 
-func TestARecordComesBackAsItWas(t *testing.T) {
+func TestRecordRoundTrips(t *testing.T) {
 	for _, r := range []backend.Record{
 		{},
 		{Key: "a", Version: 1, Meta: []byte("{}"), Value: []byte{0, 255}},
@@ -33,7 +33,7 @@ func TestARecordComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func FuzzARecordThatIsCutOrWrongIsAnError(f *testing.F) {
+func FuzzCorruptRecordIsAnError(f *testing.F) {
 	b, _ := backend.Record{
 		Key: "a", Version: 300, Labels: map[string]string{"x": "y"}, Before: map[string]string{}, Meta: []byte("{}"), Value: []byte("1"),
 	}.MarshalBinary()
@@ -55,7 +55,7 @@ func FuzzARecordThatIsCutOrWrongIsAnError(f *testing.F) {
 	})
 }
 
-func TestAPartOfARecordIsNoRecord(t *testing.T) {
+func TestTruncatedRecordIsAnError(t *testing.T) {
 	b, _ := backend.Record{Key: "a", Labels: map[string]string{"x": "y"}, Meta: []byte("{}"), Value: []byte("1")}.MarshalBinary()
 	for n := range b {
 		assert.Error(t, new(backend.Record).UnmarshalBinary(b[:n]), "%d bytes", n)
@@ -63,7 +63,7 @@ func TestAPartOfARecordIsNoRecord(t *testing.T) {
 	assert.Error(t, new(backend.Record).UnmarshalBinary(append(b, 0)), "and more")
 }
 
-func TestAKindIsOfOneType(t *testing.T) {
+func TestKindHasOneType(t *testing.T) {
 	var kinds backend.Kinds
 	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()))
 	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()))
@@ -72,7 +72,7 @@ func TestAKindIsOfOneType(t *testing.T) {
 	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()), "the first type stays")
 }
 
-func TestATermIsOverWhenAGreaterOneWasRecorded(t *testing.T) {
+func TestTermEndsWhenGreaterOneIsRecorded(t *testing.T) {
 	f := backend.Fence{Lease: "shop", Term: 7}
 	assert.NoError(t, f.Check(0))
 	assert.NoError(t, f.Check(7))
@@ -82,7 +82,7 @@ func TestATermIsOverWhenAGreaterOneWasRecorded(t *testing.T) {
 	assert.ErrorIs(t, fenced, backend.ErrFenced)
 }
 
-func TestAQueryConcernsWhatEntersItAndWhatLeavesIt(t *testing.T) {
+func TestQueryIncludesEnteringAndLeavingRecords(t *testing.T) {
 	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
 	q := backend.Query{Prefix: "shop/", Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 	for _, c := range []struct {

@@ -76,7 +76,7 @@ func list(t testing.TB, db *etcd.Backend, kind string) (keys []string, version i
 	return keys, version
 }
 
-func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+func TestOpenRejectsUnusableConfig(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := connect(t, s.addr)
@@ -113,14 +113,14 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 }
 
 // One endpoint of a cluster may be down.
-func TestOpenNeedsOneEndpoint(t *testing.T) {
+func TestOpenRequiresOneEndpoint(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	_, err := dbtest.Put(t.Context(), open(t, "127.0.0.1:1,"+s.addr, etcd.Config{}), "a", "1")
 	require.NoError(t, err)
 }
 
-func TestVersionsOfEtcdWhoseProgressCannotBeTrustedAreRefused(t *testing.T) {
+func TestEtcdVersionsWithUnreliableProgressAreRejected(t *testing.T) {
 	t.Parallel()
 	for version, right := range map[string]bool{
 		"3.3.27": false, "3.4.30": false, "3.4.31": true, "3.5.0": false, "3.5.12": false, "3.5.13": true, "3.6.0": true,
@@ -131,7 +131,7 @@ func TestVersionsOfEtcdWhoseProgressCannotBeTrustedAreRefused(t *testing.T) {
 	}
 }
 
-func TestTwoPrefixesAreTwoDatabasesWithOneSequenceOfVersions(t *testing.T) {
+func TestPrefixesAreDatabasesSharingVersions(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	one, two := open(t, s.addr, etcd.Config{Prefix: "a"}), open(t, s.addr, etcd.Config{Prefix: "a/b"})
@@ -146,7 +146,7 @@ func TestTwoPrefixesAreTwoDatabasesWithOneSequenceOfVersions(t *testing.T) {
 }
 
 // Kinds and keys that look alike stay apart, whatever they contain.
-func TestHostileKindsAndKeysStayApart(t *testing.T) {
+func TestHostileKindsAndKeysStaySeparate(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{})
 	kinds := []string{"a", "a/b", "a%2Fb", "a%b", "live", "a/live/b", "a/gone", "..", "a\\", "'\"; DROP TABLE x; --", "a b", "日本", "\x01", "a/", "/", "//"}
@@ -198,7 +198,7 @@ func TestHostileKindsAndKeysStayApart(t *testing.T) {
 	require.ErrorIs(t, err, backend.ErrTooLarge)
 }
 
-func TestARecordThatIsDamagedIsNamed(t *testing.T) {
+func TestDamagedRecordIsNamed(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -227,7 +227,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	assert.Equal(t, []backend.Record{r}, changes(t, db, "other", 0, 1))
 }
 
-func TestTheGreatestRecordCanBeWrittenAndDeleted(t *testing.T) {
+func TestLargestRecordCanBeWrittenAndDeleted(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{})
 	s := dbtest.Apps(t, db)
@@ -258,7 +258,7 @@ func TestTheGreatestRecordCanBeWrittenAndDeleted(t *testing.T) {
 }
 
 // A server that takes less than it was configured here, and a client that sends less.
-func TestTheLimitOfTheServerAndOfTheClientIsNamed(t *testing.T) {
+func TestSizeLimitErrorNamesTheLimit(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	client := connect(t, s.addr, func(c *clientv3.Config) { c.MaxCallSendMsgSize = 10_000 })
@@ -276,7 +276,7 @@ func TestTheLimitOfTheServerAndOfTheClientIsNamed(t *testing.T) {
 }
 
 // Every page of a list is of one revision, whatever is written in between, however large a record is.
-func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
+func TestPagedListIsASnapshot(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	c := connect(t, s.addr)
@@ -325,7 +325,7 @@ func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 }
 
 // A list that is overtaken by a compaction ends with an error, and not with less.
-func TestAListThatIsCompactedMeanwhileExpires(t *testing.T) {
+func TestListExpiresIfCompactedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -346,7 +346,7 @@ func TestAListThatIsCompactedMeanwhileExpires(t *testing.T) {
 	require.ErrorContains(t, end, "etcd: list app: ")
 }
 
-func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
+func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -368,7 +368,7 @@ func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
 	require.ErrorContains(t, err, "the keys were created at version ")
 }
 
-func TestACompactedWatchExpires(t *testing.T) {
+func TestCompactedWatchExpires(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -393,7 +393,7 @@ func TestACompactedWatchExpires(t *testing.T) {
 }
 
 // A deletion by hand has no last state to tell, and the next list shows it.
-func TestADeletionByAnotherProgramExpiresTheWatch(t *testing.T) {
+func TestForeignDeletionExpiresWatch(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -414,7 +414,7 @@ func TestADeletionByAnotherProgramExpiresTheWatch(t *testing.T) {
 }
 
 // A watch of a quiet kind receives bookmarks for writes of another handle to another kind, and of other programs.
-func TestABookmarkComesForWhateverChangesTheCluster(t *testing.T) {
+func TestAnyClusterChangeCausesBookmark(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, other, c := open(t, s.addr, quick), open(t, s.addr, quick), connect(t, s.addr)
@@ -452,7 +452,7 @@ func TestABookmarkComesForWhateverChangesTheCluster(t *testing.T) {
 }
 
 // The process that waits for its own write to another kind does not wait for Config.Poll.
-func TestAWatchHearsOfItsOwnHandleAtOnce(t *testing.T) {
+func TestWatchSeesOwnHandlesWritesImmediately(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{Poll: time.Hour})
 	_, version := list(t, db, "app")
@@ -479,7 +479,7 @@ func TestAWatchHearsOfItsOwnHandleAtOnce(t *testing.T) {
 }
 
 // A server reads a long history in parts. Nothing that it says in between of its own revision is a bookmark.
-func TestNoBookmarkPassesAChangeOfALongHistory(t *testing.T) {
+func TestNoBookmarkOvertakesChangesOfLongHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db := open(t, s.addr, quick)
@@ -514,7 +514,7 @@ func TestNoBookmarkPassesAChangeOfALongHistory(t *testing.T) {
 }
 
 // When nothing happens in the whole cluster, the server answers all the same, so a watch can tell it from a dead one.
-func TestAWatchOfAnIdleClusterLasts(t *testing.T) {
+func TestWatchOfIdleClusterContinues(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, quick)
 	db.SetSilence(time.Second)
@@ -536,7 +536,7 @@ func TestAWatchOfAnIdleClusterLasts(t *testing.T) {
 var errEnough = errors.New("enough")
 
 // The quota is the disk of etcd. When it is full, etcd refuses writes, loses nothing, and still serves reads.
-func TestAFullQuotaLosesNothing(t *testing.T) {
+func TestFullQuotaLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })
 	db, c := open(t, s.addr, quick), connect(t, s.addr)
@@ -572,7 +572,7 @@ func TestAFullQuotaLosesNothing(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestACallWhoseContextHasEndedReturnsItsCause(t *testing.T) {
+func TestEndedContextReturnsItsCause(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{})
 	gone := errors.New("gone")

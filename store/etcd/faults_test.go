@@ -264,7 +264,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 	}
 }
 
-func TestTheClusterHoldsLeasesWhenThingsGoWrong(t *testing.T) {
+func TestClusterHoldsLeasesDespiteFaults(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {

@@ -72,7 +72,7 @@ func each(t testing.TB, n int, f func(i int) error) {
 }
 
 // What a list and a watch hold in memory does not depend on how many objects and changes there are.
-func TestALargeStoreIsReadInLittleMemory(t *testing.T) {
+func TestLargeStoreIsReadInLittleMemory(t *testing.T) {
 	if *large == 0 {
 		t.Skip("run it with -large=1000000")
 	}

@@ -48,7 +48,7 @@ func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, sto
 
 // A cluster that was restored from a backup gives the same revisions to other changes. A cache that has seen the lost ones
 // must not continue from there.
-func TestNoWatchGoesOnAfterTheClusterWasRestored(t *testing.T) {
+func TestWatchExpiresAfterClusterRestore(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -114,7 +114,7 @@ func create(t testing.TB, db *etcd.Backend, key string) (o store.Object[dbtest.A
 }
 
 // Another cluster at the same address may have more revisions than the one before.
-func TestNoWatchGoesOnInAnotherCluster(t *testing.T) {
+func TestWatchExpiresInAnotherCluster(t *testing.T) {
 	t.Parallel()
 	addr := servertest.FreeAddr(t)
 	start := func(token string) *embed.Etcd {
@@ -147,7 +147,7 @@ func TestNoWatchGoesOnInAnotherCluster(t *testing.T) {
 
 // A watcher that was away while the history was compacted lists again, and its handlers hear of every deletion that its cache
 // can know of.
-func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
+func TestCacheRecoversFromMissedCompaction(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -190,7 +190,7 @@ func TestACacheThatWasAwayDuringACompactionRecovers(t *testing.T) {
 }
 
 // A server that falls silent ends the watch, whatever the system believes of the connection.
-func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
+func TestWatchEndsWhenServerIsSilent(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t).addr
 	p := servertest.NewProxy(t, addr)
@@ -214,7 +214,7 @@ func TestAWatchEndsWhenTheServerFallsSilent(t *testing.T) {
 }
 
 // A slow consumer is not a silent server.
-func TestAWatchGoesOnAfterItsConsumerWasSlow(t *testing.T) {
+func TestWatchContinuesAfterSlowConsumer(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, quick)
 	db.SetSilence(200 * time.Millisecond)
@@ -240,7 +240,7 @@ func TestAWatchGoesOnAfterItsConsumerWasSlow(t *testing.T) {
 }
 
 // Members without a majority know nothing new. A watch of one of them ends, so that its informer looks for another one.
-func TestAWatchOfAMemberWithoutALeaderEnds(t *testing.T) {
+func TestWatchEndsOnMemberWithoutLeader(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 3)
 	addr := p.servers[0].Addr()

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestTheSuiteThroughTwoHandles(t *testing.T) {
+func TestSuiteThroughTwoHandles(t *testing.T) {
 	t.Parallel()
 	var servers pool
 	storetest.Run(t, func(c *testing.T) storetest.Database {
@@ -39,7 +39,7 @@ func compact(t testing.TB, c *clientv3.Client) {
 	require.NoError(t, err)
 }
 
-func TestTheClusterHoldsLeases(t *testing.T) {
+func TestClusterHoldsLeases(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {

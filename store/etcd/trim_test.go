@@ -23,7 +23,7 @@ func tombstones(t testing.TB, c *clientv3.Client, kind string) int64 {
 	return res.Count
 }
 
-func TestATombstoneStaysAsLongAsTheHistory(t *testing.T) {
+func TestTombstoneStaysForHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -73,7 +73,7 @@ func TestATombstoneStaysAsLongAsTheHistory(t *testing.T) {
 	assert.Equal(t, []backend.Record{next}, changes(t, db, "app", version, 1))
 }
 
-func TestManyTombstonesOfManyKindsAreForgottenStepByStep(t *testing.T) {
+func TestManyTombstonesAreRemovedInBatches(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
@@ -123,7 +123,7 @@ func TestManyTombstonesOfManyKindsAreForgottenStepByStep(t *testing.T) {
 }
 
 // With Config.History, neither the revisions nor the tombstones grow without limit, and the promised history stays.
-func TestWritesCompactTheClusterToItsHistory(t *testing.T) {
+func TestWritesCompactClusterToHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	const history = 100

@@ -27,7 +27,7 @@ import (
 
 // The watcher is cut off, objects are deleted, and the history in which that stands is removed. The handler hears of the
 // deletions all the same, since the informer lists again.
-func TestDeletionsAreToldAfterTheHistoryWasTrimmedWhileTheWatcherWasAway(t *testing.T) {
+func TestDeletionsAreReportedAfterTrimDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	proxy := servertest.NewProxy(t, s.Addr().String())
@@ -86,7 +86,7 @@ func TestDeletionsAreToldAfterTheHistoryWasTrimmedWhileTheWatcherWasAway(t *test
 }
 
 // Objects that were deleted and forgotten do not come back when the server is killed.
-func TestNothingComesBackAfterAKill(t *testing.T) {
+func TestNothingIsRevivedByKill(t *testing.T) {
 	t.Parallel()
 	s := process(t)
 	js := reach(t, s.Addr())
@@ -122,7 +122,7 @@ func TestNothingComesBackAfterAKill(t *testing.T) {
 }
 
 // A server that takes one atomic publish at a time makes the others wait, and loses none.
-func TestAtomicPublishesWaitForTheirTurn(t *testing.T) {
+func TestAtomicPublishesAreSerialized(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 1},
@@ -179,7 +179,7 @@ func (h hooked) Transact(
 }
 
 // A write whose acknowledgment was lost is applied once, when it is repeated under its id.
-func TestAWriteWhoseReplyIsLostIsAppliedOnce(t *testing.T) {
+func TestWriteWithLostReplyIsAppliedOnce(t *testing.T) {
 	s := serve(t)
 	proxy := servertest.NewProxy(t, s.Addr().String())
 	near := connect(t, s.ClientURL())

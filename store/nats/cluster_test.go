@@ -71,7 +71,7 @@ func newReplicatedStream(t testing.TB, js jetstream.JetStream) string {
 
 // The leader of the stream moves and a server stops, while one writer writes. Nothing acknowledged is lost, and a watch on
 // another server tells everything once.
-func TestAClusterThatChangesItsLeaderLosesNothing(t *testing.T) {
+func TestLeaderChangeLosesNothing(t *testing.T) {
 	servers := serveCluster(t)
 	var all []string
 	for _, s := range servers {

@@ -71,7 +71,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 	assert.GreaterOrEqual(t, told, history/2)
 }
 
-func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
+func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStream(t, js)})
 	r, err := put(t.Context(), db, "app", "a", "1")
@@ -105,7 +105,7 @@ func following(t *testing.T, db backend.Backend, after informer.Version) <-chan 
 	return ended
 }
 
-func TestAPurgedStreamExpiresItsWatches(t *testing.T) {
+func TestPurgedStreamExpiresWatches(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
 	cfg := nats.Config{Stream: newStream(t, js), Poll: 5 * time.Millisecond}
@@ -136,7 +136,7 @@ func TestAPurgedStreamExpiresItsWatches(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsCreatedAgainExpiresItsWatches(t *testing.T) {
+func TestRecreatedStreamExpiresWatches(t *testing.T) {
 	for _, name := range []string{"with versions above", "with versions from 1 on", "with the same versions"} {
 		t.Run(name, func(t *testing.T) {
 			js := connect(t, serve(t).ClientURL())
@@ -177,7 +177,7 @@ func TestAStreamThatIsCreatedAgainExpiresItsWatches(t *testing.T) {
 }
 
 // Somebody limits the stream while a watch runs.
-func TestAStreamThatBeginsToForgetObjectsIsRefused(t *testing.T) {
+func TestStreamWithNewLimitsIsRejected(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	cfg := nats.Config{Stream: newStream(t, js), Poll: 5 * time.Millisecond}
 	db := open(t, js, cfg)
@@ -199,7 +199,7 @@ func TestAStreamThatBeginsToForgetObjectsIsRefused(t *testing.T) {
 }
 
 // While writers write and the history is trimmed, each list is compared with what the changes up to its version make.
-func TestAListIsOfOneVersionWhileManyWrite(t *testing.T) {
+func TestListIsASnapshotDuringWrites(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"all history": 100_000, "short history": 700} {
 		t.Run(name, func(t *testing.T) {
@@ -282,7 +282,7 @@ func TestAListIsOfOneVersionWhileManyWrite(t *testing.T) {
 }
 
 // A consumer of the server that is gone, or that is stuck, takes nothing with it.
-func TestAWatchSurvivesTheLossOfItsConsumer(t *testing.T) {
+func TestWatchSurvivesLossOfItsConsumer(t *testing.T) {
 	t.Parallel()
 	for name, hurt := range map[string]func(ctx context.Context, s jetstream.Stream, consumer string) error{
 		"deleted": func(ctx context.Context, s jetstream.Stream, consumer string) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
-func TestTheStreamHoldsLeases(t *testing.T) {
+func TestStreamHoldsLeases(t *testing.T) {
 	t.Parallel()
 	url := serve(t).ClientURL()
 	js := connect(t, url)

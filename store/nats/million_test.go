@@ -22,7 +22,7 @@ import (
 var objects = flag.Int("objects", 2000, "how many objects the test of a large store lists; a tenth as many changes are watched")
 
 // A large store is listed, and many changes are watched, in memory that is logged. The server is another process.
-func TestALargeStoreIsListedAndWatched(t *testing.T) {
+func TestLargeStoreIsListedAndWatched(t *testing.T) {
 	js := reach(t, process(t).Addr())
 	cfg := nats.Config{Timeout: time.Minute}
 	require.NoError(t, nats.Create(t.Context(), js, cfg))

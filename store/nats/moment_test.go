@@ -18,7 +18,7 @@ import (
 )
 
 // A list has begun to read when an object is deleted, and the deletion is trimmed before the list comes to it.
-func TestAListThatWasOvertakenByTheTrimmerBeginsAgain(t *testing.T) {
+func TestListOvertakenByTrimmerRestarts(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
 	cfg := nats.Config{Stream: newStream(t, js), Poll: time.Hour}
@@ -45,7 +45,7 @@ func TestAListThatWasOvertakenByTheTrimmerBeginsAgain(t *testing.T) {
 }
 
 // A consumer is held up while an object is deleted and the deletion is trimmed. The watch tells the deletion, or expires.
-func TestAWatchThatWasOvertakenByTheTrimmerExpires(t *testing.T) {
+func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Second} {
 		t.Run(fmt.Sprint("grace ", grace), func(t *testing.T) {
 			url := serve(t).ClientURL()
@@ -92,7 +92,7 @@ func TestAWatchThatWasOvertakenByTheTrimmerExpires(t *testing.T) {
 }
 
 // Messages are lost with a connection, after the server has sent them. The watch tells them before anything later.
-func TestAWatchTellsWhatWasLostOnTheWay(t *testing.T) {
+func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 	s := serve(t)
 	proxy := servertest.NewProxy(t, s.Addr().String())
 	near := connect(t, s.ClientURL())
@@ -141,7 +141,7 @@ func TestAWatchTellsWhatWasLostOnTheWay(t *testing.T) {
 }
 
 // The stream is purged and written again before the watch asks for anything. What it is sent is above all marks.
-func TestAWatchThatIsSentTheChangesAfterAPurgeExpires(t *testing.T) {
+func TestWatchReceivingChangesAfterPurgeExpires(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
 	cfg := nats.Config{Stream: newStream(t, js), Poll: 50 * time.Millisecond}

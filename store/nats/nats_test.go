@@ -67,7 +67,7 @@ func read(t testing.TB, db backend.Backend, kind string) (map[string]string, inf
 	return all, version
 }
 
-func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+func TestOpenRejectsUnusableConfig(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	valid, err := nats.StreamConfig(nats.Config{Stream: "valid"})
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestProcessesMayCreateOneStreamAtOnce(t *testing.T) {
+func TestProcessesMayCreateStreamConcurrently(t *testing.T) {
 	url := serve(t).ClientURL()
 	for i := range 5 {
 		errs := make(chan error)
@@ -159,7 +159,7 @@ func TestTwoStreamsAreTwoDatabases(t *testing.T) {
 }
 
 // Below the engine, which refuses some of them, a key is any bytes.
-func TestAKeyIsAnyBytesOrRefused(t *testing.T) {
+func TestKeyIsAnyBytesOrRejected(t *testing.T) {
 	t.Parallel()
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStreamInMemory(t, js)})
@@ -217,7 +217,7 @@ func TestAKeyIsAnyBytesOrRefused(t *testing.T) {
 	require.NoError(t, err, "the connection is still there")
 }
 
-func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
+func TestOversizedRecordIsRejected(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStream(t, js)})
 	most := db.Capabilities().MaxBytes
@@ -242,7 +242,7 @@ func TestARecordThatIsTooLargeIsRefused(t *testing.T) {
 }
 
 // If the record changes between the read and the write, the write is decided again or refused.
-func TestAWriteThatWasOvertakenBeginsAgain(t *testing.T) {
+func TestOvertakenWriteRestarts(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
 	cfg := nats.Config{Stream: newStream(t, js)}
@@ -284,7 +284,7 @@ func TestAWriteThatWasOvertakenBeginsAgain(t *testing.T) {
 	}
 }
 
-func TestARecordThatIsDamagedIsNamed(t *testing.T) {
+func TestDamagedRecordIsNamed(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	cfg := nats.Config{Stream: newStream(t, js)}
 	db := open(t, js, cfg)
@@ -304,7 +304,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the term of lease "shop"`)
 }
 
-func TestACallToAServerThatHangsEnds(t *testing.T) {
+func TestCallToHangingServerEnds(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStream(t, js), Timeout: 50 * time.Millisecond})
 	require.NoError(t, js.DeleteStream(t.Context(), db.Stream()))

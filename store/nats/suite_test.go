@@ -74,7 +74,7 @@ func open(t testing.TB, js jetstream.JetStream, cfg nats.Config) *nats.Backend {
 	return db
 }
 
-func TestTheSuiteThroughTwoHandles(t *testing.T) {
+func TestSuiteThroughTwoHandles(t *testing.T) {
 	one := func(t testing.TB) string { return serve(t).ClientURL() }
 	for name, c := range map[string]struct {
 		serve  func(testing.TB) string

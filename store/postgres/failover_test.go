@@ -52,7 +52,7 @@ func (l *loss) failOver(t *testing.T) {
 
 // A watch was away while a standby that lacks its version was promoted and wrote more than was lost. Those
 // versions now have other changes than the watch has seen, so the watch must not continue.
-func TestAWatchDoesNotGoOnFromAVersionThatAFailoverHasLost(t *testing.T) {
+func TestWatchDoesNotResumeFromVersionLostInFailover(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
 	pool := connect(t, l.proxy.Addr())
@@ -118,7 +118,7 @@ func TestAWatchDoesNotGoOnFromAVersionThatAFailoverHasLost(t *testing.T) {
 }
 
 // The same of a table. Its versions are numbers of transactions, and the promoted standby gives the lost ones again.
-func TestACacheOfATableIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
+func TestTableCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
 	pool := connect(t, l.proxy.Addr())
@@ -153,7 +153,7 @@ func TestACacheOfATableIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
 
 // The same of a query. The poll after the failover compares all rows, so the cache is right. The version tells nothing until the
 // numbers of transactions have passed those that were lost.
-func TestACacheOfAQueryIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
+func TestQueryCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
 	pool := connect(t, l.proxy.Addr())
@@ -199,7 +199,7 @@ func TestACacheOfAQueryIsRightAfterAFailoverThatLosesWrites(t *testing.T) {
 
 // A server that crashes gives the numbers of transactions again that have left no trace on its disk: those that were rolled
 // back, and those of writers that did not wait for it (synchronous_commit=off).
-func TestACacheOfATableIsRightAfterACrash(t *testing.T) {
+func TestTableCacheIsCorrectAfterCrash(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "wal_writer_delay=10s")
 	pool := connect(t, server.Addr())
@@ -248,7 +248,7 @@ func TestACacheOfATableIsRightAfterACrash(t *testing.T) {
 }
 
 // Writers that do not wait for the disk lose writes in a crash, and their versions with them.
-func TestAWatchDoesNotGoOnFromAVersionThatACrashHasLost(t *testing.T) {
+func TestWatchDoesNotResumeFromVersionLostInCrash(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "synchronous_commit=off", "wal_writer_delay=10s")
 	pool := connect(t, server.Addr())

@@ -164,7 +164,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 }
 
 // The watches are away while the history is trimmed. Each ends then, and the informer lists again.
-func TestNothingIsMissedWhenTheHistoryIsTrimmedWhileTheWatchIsAway(t *testing.T) {
+func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())
@@ -179,7 +179,7 @@ func TestNothingIsMissedWhenTheHistoryIsTrimmedWhileTheWatchIsAway(t *testing.T)
 }
 
 // A server that accepts connections and never answers: a call ends with its context.
-func TestACallToAServerThatHangsEndsWithItsContext(t *testing.T) {
+func TestCallToHangingServerEndsWithContext(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, silent.Close()) }()

@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 }
 
 // An older transaction delays the cache. The key that has written is held, and others are not.
-func TestAKeyIsHeldUntilTheCacheOfATableShowsItsTransaction(t *testing.T) {
+func TestKeyIsHeldUntilTableCacheShowsItsTransaction(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := newTable(t, pool)
 	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1), ('b', 1)`)
@@ -203,7 +203,7 @@ func TestAKeyIsHeldUntilTheCacheOfATableShowsItsTransaction(t *testing.T) {
 	assert.True(t, step("a"))
 }
 
-func TestATableMayHaveColumnsThatTheProgramDoesNotRead(t *testing.T) {
+func TestTableMayHaveUnreadColumns(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	exec(t, pool, `CREATE TABLE wide (comment text, "Rev" integer, name text PRIMARY KEY, picture bytea)`)
 	cfg := postgres.TableConfig{Table: "wide", Columns: []string{"Rev", "name"}}

@@ -39,7 +39,7 @@ func inTime(t *testing.T, f func()) {
 }
 
 // The connection for notifications is half-open, and all others work. It is idle most of the time, so this happens to it first.
-func TestTheConnectionForNotificationsIsReplacedWhenItIsHalfOpen(t *testing.T) {
+func TestHalfOpenNotificationConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	near := connect(t, server.Addr())
@@ -73,7 +73,7 @@ func TestTheConnectionForNotificationsIsReplacedWhenItIsHalfOpen(t *testing.T) {
 }
 
 // A connection is half-open when a list ends, and the transaction of the list can not be ended in order.
-func TestAListOnAConnectionThatHangsAtItsEndReturns(t *testing.T) {
+func TestListReturnsIfConnectionHangsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	near := connect(t, server.Addr())
@@ -107,7 +107,7 @@ func TestAListOnAConnectionThatHangsAtItsEndReturns(t *testing.T) {
 
 // A server is gone without a word, and every idle connection of the pool is half-open. The first read that waits in vain is the
 // last one: the next read does not try the next of these connections.
-func TestOneReadFindsOutThatAllConnectionsAreHalfOpen(t *testing.T) {
+func TestOneReadDetectsHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	near := connect(t, server.Addr())

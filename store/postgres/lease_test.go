@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-func TestTheSchemaHoldsLeases(t *testing.T) {
+func TestSchemaHoldsLeases(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		// A pool of its own: a case restarts the server, which breaks the connections of a shared one.

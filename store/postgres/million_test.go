@@ -19,7 +19,7 @@ import (
 var million = flag.Bool("million", false, "list a million objects, watch 100,000 changes, and a statement that changes a million rows")
 
 // The rows are copies of one that was written by the package, made by SQL, which is fast.
-func TestAMillionObjectsAreReadInBoundedMemory(t *testing.T) {
+func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	objects, changes := 10_000, 1000
 	if *million {
@@ -43,7 +43,7 @@ func TestAMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 }
 
 // One statement changes all rows of a table, in one transaction. A watch tells each change.
-func TestAStatementThatChangesAMillionRowsIsToldInBoundedMemory(t *testing.T) {
+func TestMillionRowUpdateIsReportedInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	rows := 10_000
 	if *million {

@@ -42,7 +42,7 @@ func newQuery(t testing.TB, server *servertest.Server, pool *pgxpool.Pool, table
 
 // Every change is followed by a poll, so that a change is an event of its own. A query cannot pass the cases in which
 // transactions overlap: it may report a change before its version includes the transaction. The next test covers those.
-func TestAQueryIsASource(t *testing.T) {
+func TestQueryKeepsTheSourceContract(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())
 	for i, c := range informertest.Cases[site]() {
@@ -76,7 +76,7 @@ func TestAQueryIsASource(t *testing.T) {
 }
 
 // Eight writers change five rows in transactions that overlap. A cache at the version of a later transaction has the table.
-func TestACacheOfAQueryAgreesWithItWhateverOverlaps(t *testing.T) {
+func TestQueryCacheMatchesQueryDespiteOverlaps(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off", "deadlock_timeout=10ms").Addr())
 	exec(t, pool, `CREATE TABLE sites (name text PRIMARY KEY, rev integer NOT NULL)`)
@@ -131,7 +131,7 @@ func cached(inf *informer.Informer[string, site]) map[string]site { return maps.
 
 // An older transaction stays open. A query shows what a younger one has committed, but its version does not tell, so the key that
 // has written is held.
-func TestAKeyIsHeldUntilTheVersionOfAQueryTells(t *testing.T) {
+func TestKeyIsHeldUntilQueryVersionIncludesItsTransaction(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())
 	exec(t, pool, `CREATE TABLE sites (name text PRIMARY KEY, rev integer NOT NULL)`)
@@ -187,7 +187,7 @@ func TestAKeyIsHeldUntilTheVersionOfAQueryTells(t *testing.T) {
 	assert.True(t, step())
 }
 
-func TestNewQueryRefusesWhatIsWrong(t *testing.T) {
+func TestNewQueryRejectsInvalidConfig(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	open := func(ctx context.Context, cfg poll.Config[site]) error {
 		_, err := postgres.NewQuery(ctx, pool, `SELECT`, pgx.RowToStructByName[site], siteName, cfg)

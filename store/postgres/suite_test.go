@@ -52,7 +52,7 @@ func inTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, t
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return f(postgres.WithTx(ctx, tx), tx) })
 }
 
-func TestTheSuiteThroughTwoHandles(t *testing.T) {
+func TestSuiteThroughTwoHandles(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	for name, poll := range map[string]time.Duration{"notified": 5 * time.Second, "polling": 5 * time.Millisecond} {

@@ -269,7 +269,7 @@ func writersNeverWaitForTheLocksOfAnnouncements(t *testing.T, pool *pgxpool.Pool
 }
 
 // A session keeps the plan of its first update. A plan that compares each row with each would take minutes for these.
-func TestALargeUpdateAfterASmallOneIsNotQuadratic(t *testing.T) {
+func TestLargeUpdateAfterSmallOneIsNotQuadratic(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := seeded(t, pool, 20_000)

@@ -20,7 +20,7 @@ import (
 var log1 string
 
 // A log of before, with changes of which some are superseded, is refused, then brought up to date, and tells everything.
-func TestALogOfAnOlderVersionIsBroughtUpToDate(t *testing.T) {
+func TestOlderLogIsMigrated(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := postgres.TableConfig{Table: "upgraded", Schema: "old log"}
@@ -54,7 +54,7 @@ func TestALogOfAnOlderVersionIsBroughtUpToDate(t *testing.T) {
 }
 
 // No index finds the rows by their key.
-func TestAKeyNeedsNoIndex(t *testing.T) {
+func TestKeyNeedsNoIndex(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	exec(t, pool, `CREATE TABLE plain (name text NOT NULL, rev integer NOT NULL)`)
@@ -69,7 +69,7 @@ func TestAKeyNeedsNoIndex(t *testing.T) {
 }
 
 // A session that follows a row with a long history does not read the history again for each change.
-func TestARowWithALongHistoryIsReadInLinearTime(t *testing.T) {
+func TestRowWithLongHistoryIsReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := seeded(t, pool, 1)

@@ -58,7 +58,7 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 }
 
 // Eight writers change five rows in transactions that overlap. Informers that list at any moment end up with the table.
-func TestCachesOfATableAgreeWithItWhateverOverlaps(t *testing.T) {
+func TestTableCachesMatchTableDespiteOverlaps(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "deadlock_timeout=10ms")
 	pool := connect(t, server.Addr())

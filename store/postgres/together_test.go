@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
+func TestConcurrentWritersShareTransactions(t *testing.T) {
 	t.Parallel()
 	const writers, writes = 16, 25
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
@@ -29,7 +29,7 @@ func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
 	assert.Less(t, transactions, writers*(writes-1))
 }
 
-func TestAWriteThatTheServerRefusesFailsAlone(t *testing.T) {
+func TestRejectedWriteFailsAlone(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := postgres.Config{Schema: newSchema(t, pool)}

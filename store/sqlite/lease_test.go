@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
-func TestTheFileHoldsLeases(t *testing.T) {
+func TestFileHoldsLeases(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		path := filepath.Join(tempDir(t), "x.db")

@@ -14,7 +14,7 @@ import (
 var million = flag.Bool("million", false, "list a million objects, and watch 100,000 changes")
 
 // The rows are copies of one that was written by the package, made by SQL, which is fast.
-func TestAMillionObjectsAreReadInBoundedMemory(t *testing.T) {
+func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	objects, changes := 10_000, 1000
 	if *million {
 		objects, changes = 1_000_000, 100_000

@@ -23,7 +23,7 @@ import (
 const soon = 5 * time.Second
 
 // Another program has the whole file locked, as the last one that closes it does.
-func TestAnOpenOfALockedFileEndsWithItsContext(t *testing.T) {
+func TestOpenOfLockedFileEndsWithContext(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
@@ -48,7 +48,7 @@ func TestAnOpenOfALockedFileEndsWithItsContext(t *testing.T) {
 }
 
 // Writers, readers, and watches are under way when the Backend is closed, some of the writers behind another process.
-func TestACloseEndsWhatIsUnderWayAndLosesNothing(t *testing.T) {
+func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
 	other := open(t, path, sqlite.Config{})
@@ -120,7 +120,7 @@ func TestACloseEndsWhatIsUnderWayAndLosesNothing(t *testing.T) {
 }
 
 // While a list reads a snapshot, nothing that was written since can leave the WAL. Afterwards the file is used again from its beginning.
-func TestALongListStopsTheWALFromShrinkingOnlyWhileItLasts(t *testing.T) {
+func TestLongListKeepsWALOnlyWhileItRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, sqlite.Config{Poll: time.Millisecond})

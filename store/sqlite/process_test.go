@@ -69,7 +69,7 @@ func sound(t testing.TB, db *sqlite.Backend) {
 }
 
 // The watches are away while the history is trimmed. Each ends then, and the informer lists again.
-func TestNothingIsMissedWhenTheHistoryIsTrimmedWhileTheWatchIsAway(t *testing.T) {
+func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
 	away := writers.NewAway(open(t, path, fewChanges))

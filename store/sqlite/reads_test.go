@@ -14,7 +14,7 @@ import (
 )
 
 // A new connection reads the schema, which takes longer than most reads. All watches of a Backend read after each of its writes.
-func TestReadsThatComeTogetherKeepTheirConnections(t *testing.T) {
+func TestConcurrentReadsKeepTheirConnections(t *testing.T) {
 	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
-func TestOpenRefusesWhatItCannotUse(t *testing.T) {
+func TestOpenRejectsUnusableConfig(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, setUp ...string) string {
 		path := filepath.Join(dir, name)
@@ -63,7 +63,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	}
 }
 
-func TestAnOpenThatFailsChangesNothing(t *testing.T) {
+func TestFailedOpenChangesNothing(t *testing.T) {
 	path := filepath.Join(tempDir(t), "half.db")
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
@@ -77,7 +77,7 @@ func TestAnOpenThatFailsChangesNothing(t *testing.T) {
 	assert.Equal(t, 1, tables)
 }
 
-func TestOpenOfAnExistingFileCreatesAndChangesNothing(t *testing.T) {
+func TestOpenOfExistingFileChangesNothing(t *testing.T) {
 	dir := tempDir(t)
 	existing := sqlite.Config{Existing: true}
 	missing := filepath.Join(dir, "typo.db")
@@ -114,7 +114,7 @@ func TestOpenOfAnExistingFileCreatesAndChangesNothing(t *testing.T) {
 	assert.Equal(t, "a", r.Key)
 }
 
-func TestAPathMayContainAnyCharacter(t *testing.T) {
+func TestPathMayContainAnyCharacter(t *testing.T) {
 	dir := filepath.Join(tempDir(t), "a b?c#d%20e&mode=memory;'\"ö")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "x?y=z#%41.db")
@@ -142,7 +142,7 @@ func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestObjectsSurviveAReopen(t *testing.T) {
+func TestObjectsSurviveReopen(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 }
 
 // A transaction of another pool that has read before another writer wrote can no longer write.
-func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
+func TestTransactionOnOldSnapshotWritesNothing(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, sqlite.Config{})
 	s := dbtest.Apps(t, db)
@@ -236,7 +236,7 @@ func TestATransactionOnAnOldSnapshotWritesNothing(t *testing.T) {
 	assert.Equal(t, "theirs", a.Value.Image)
 }
 
-func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
+func TestWaitForWriterEndsWithContext(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
@@ -256,7 +256,7 @@ func TestAWaitForTheWriterEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestABusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
+func TestBusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{BusyTimeout: 20 * time.Millisecond}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
@@ -280,7 +280,7 @@ func TestHistoryIsTrimmed(t *testing.T) {
 }
 
 // A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
-func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
+func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
@@ -290,7 +290,7 @@ func TestAWatchFromAVersionThatIsNotThereExpires(t *testing.T) {
 	}
 }
 
-func TestAFullDiskLosesNothing(t *testing.T) {
+func TestFullDiskLosesNothing(t *testing.T) {
 	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "before", "1")
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	assert.Equal(t, "1", string(r.Value))
 }
 
-func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
+func TestWatchSeesJoinedTransactionAndOtherHandle(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	var writes []func() error
@@ -342,7 +342,7 @@ func TestAWatchSeesAJoinedTransactionAndAnotherHandle(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "3"}, told)
 }
 
-func TestARecordThatIsDamagedIsNamed(t *testing.T) {
+func TestDamagedRecordIsNamed(t *testing.T) {
 	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func TestARecordThatIsDamagedIsNamed(t *testing.T) {
 }
 
 // Every page of a list is of one snapshot, whatever is written in between.
-func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
+func TestPagedListIsASnapshot(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	const n = 2500
@@ -392,7 +392,7 @@ func TestAListOfManyPagesIsOfOneMoment(t *testing.T) {
 	assert.Equal(t, n, keys)
 }
 
-func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
+func TestProcessesMayCreateFileConcurrently(t *testing.T) {
 	for range 10 {
 		path := filepath.Join(tempDir(t), "x.db")
 		errs := make(chan error)
@@ -417,7 +417,7 @@ func TestProcessesMayCreateOneFileAtOnce(t *testing.T) {
 
 // A clock that is wrong changes nothing: no statement reads it, and the spans that the package measures are of the
 // monotonic clock.
-func TestNoStatementReadsTheClock(t *testing.T) {
+func TestNoStatementReadsClock(t *testing.T) {
 	statements := strings.ToLower(sqlite.Statements())
 	require.Contains(t, statements, "insert into")
 	for _, clock := range []string{"date", "time", "now", "julianday", "current_"} {

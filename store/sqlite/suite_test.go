@@ -23,7 +23,7 @@ func open(t testing.TB, path string, cfg sqlite.Config) *sqlite.Backend {
 	return db
 }
 
-func TestTheSuiteThroughTwoHandles(t *testing.T) {
+func TestSuiteThroughTwoHandles(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Database {
 		path := filepath.Join(tempDir(t), "state.db")

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
-func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
+func TestConcurrentWritersShareTransactions(t *testing.T) {
 	t.Parallel()
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
 	var shared atomic.Int32
@@ -22,7 +22,7 @@ func TestWritersThatComeTogetherShareTransactions(t *testing.T) {
 	assert.NotZero(t, shared.Load())
 }
 
-func TestAWriteThatTheDatabaseRefusesFailsAlone(t *testing.T) {
+func TestRejectedWriteFailsAlone(t *testing.T) {
 	t.Parallel()
 	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
 	_, err := db.DB().Exec(`CREATE TRIGGER bad BEFORE INSERT ON setpoint_log WHEN NEW.key = 'bad' BEGIN SELECT RAISE(ABORT, 'refused'); END`)

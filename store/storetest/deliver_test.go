@@ -35,7 +35,7 @@ func eventsUntil(ctx context.Context, s store.Store[thing]) (events []string) {
 	return events
 }
 
-func TestAFaultOfAnEventDoesWhatItSays(t *testing.T) {
+func TestEventFaults(t *testing.T) {
 	all := []string{"Added web 0", "Modified web 1", "Modified web 2", "Added new 0", "Deleted web 2", "Added web 3"}
 	nothing := func(context.Context) error { return nil }
 	refuse := func(context.Context) error { return errors.New("refused") }
@@ -94,7 +94,7 @@ func TestAFaultOfAnEventDoesWhatItSays(t *testing.T) {
 	}
 }
 
-func TestWatchesLagWhileARuleHoldsTheirEventsAndMissNothingAfterwards(t *testing.T) {
+func TestHeldWatchesLagThenMissNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, memory := intercepted(t)
 		inf := must(informer.New(s, store.Key, informer.Config{Name: "things"}))
@@ -124,7 +124,7 @@ func TestWatchesLagWhileARuleHoldsTheirEventsAndMissNothingAfterwards(t *testing
 
 // A cache follows whatever a real source may do, and it does not survive an event that is lost: the legal faults are legal, and
 // the illegal one is not.
-func TestACacheSurvivesTheLegalFaultsAndNotALostEvent(t *testing.T) {
+func TestCacheSurvivesLegalFaultsButNotLostEvent(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		faults []storetest.Fault

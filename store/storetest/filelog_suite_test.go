@@ -25,7 +25,7 @@ func handle(t *testing.T, path string) *fileLog {
 	return l
 }
 
-func TestALogInAFilePassesTheSuiteThroughTwoHandles(t *testing.T) {
+func TestFileLogPassesSuiteThroughTwoHandles(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Database {
 		path := filepath.Join(t.TempDir(), "log")
 		return storetest.Database{
@@ -44,7 +44,7 @@ func put(t *testing.T, l *fileLog, key, value string, fences ...backend.Fence) (
 
 // However much of the last write reached the file before its writer died: readers see the write before it, and the next
 // writer cuts the rest off.
-func TestAPartOfAWriteIsNoWrite(t *testing.T) {
+func TestPartialWriteIsDiscarded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	one := handle(t, path)
 	first, err := put(t, one, "a", "1")
@@ -81,7 +81,7 @@ func TestAPartOfAWriteIsNoWrite(t *testing.T) {
 }
 
 // The rest of a long write that was torn may look like a write of its own, from where the next one ends.
-func TestWhatWasCutOffDoesNotComeBack(t *testing.T) {
+func TestTruncatedWriteDoesNotReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	ghost := handle(t, path)
 	_, err := put(t, ghost, "ghost", "1")

@@ -67,7 +67,7 @@ func version(t *testing.T, s store.Store[thing]) informer.Version {
 	return l.Version
 }
 
-func TestAnInterceptorWithoutRulesIsAStore(t *testing.T) {
+func TestInterceptorWithoutRulesIsAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] {
 			return storetest.NewInterceptor(s)
@@ -75,7 +75,7 @@ func TestAnInterceptorWithoutRulesIsAStore(t *testing.T) {
 	})
 }
 
-func TestEveryOperationFailsAsItIsTold(t *testing.T) {
+func TestEveryOperationFailsOnDemand(t *testing.T) {
 	refused := errors.New("no")
 	own := &store.Error{Op: "x", Err: store.ErrFenced}
 	for op, call := range calls {
@@ -114,7 +114,7 @@ func TestEveryOperationFailsAsItIsTold(t *testing.T) {
 	}
 }
 
-func TestACallThatHangsEndsWithItsContextAndWasNotSent(t *testing.T) {
+func TestHangingCallEndsWithContextUnsent(t *testing.T) {
 	for op, call := range calls {
 		synctest.Test(t, func(t *testing.T) {
 			s, memory := intercepted(t)
@@ -133,7 +133,7 @@ func TestACallThatHangsEndsWithItsContextAndWasNotSent(t *testing.T) {
 	}
 }
 
-func TestACallThatHangsGoesOnWhenTheRuleIsRemoved(t *testing.T) {
+func TestHangingCallContinuesWhenRuleIsRemoved(t *testing.T) {
 	for op, call := range calls {
 		for name, remove := range map[string]func(*interceptor, *storetest.Injection){
 			"Remove": func(_ *interceptor, in *storetest.Injection) { in.Remove(); in.Remove() },
@@ -158,7 +158,7 @@ func TestACallThatHangsGoesOnWhenTheRuleIsRemoved(t *testing.T) {
 	}
 }
 
-func TestARuleHitsTheCallsThatItNames(t *testing.T) {
+func TestRuleMatchesNamedCalls(t *testing.T) {
 	for nth := range 4 {
 		for times := -1; times <= 3; times++ {
 			s, _ := intercepted(t)
@@ -183,7 +183,7 @@ func TestARuleHitsTheCallsThatItNames(t *testing.T) {
 	}
 }
 
-func TestEachRuleCountsAllCallsAndTheFirstOneHits(t *testing.T) {
+func TestEachRuleCountsAllCallsAndFirstMatchWins(t *testing.T) {
 	s, _ := intercepted(t)
 	first, second := errors.New("first"), errors.New("second")
 	one := s.Inject(storetest.Rule{Op: "get", Nth: 2, Fault: storetest.Fail(first)})
@@ -203,7 +203,7 @@ func TestEachRuleCountsAllCallsAndTheFirstOneHits(t *testing.T) {
 	assert.Equal(t, 1, all.Hits())
 }
 
-func TestCallsAreRememberedInTheirOrder(t *testing.T) {
+func TestCallsAreRecordedInOrder(t *testing.T) {
 	s, _ := intercepted(t)
 	_, notFound := s.Get(t.Context(), "none")
 	_, err := s.Select(t.Context(), store.Selector{Prefix: "x/"})
@@ -224,7 +224,7 @@ func TestCallsAreRememberedInTheirOrder(t *testing.T) {
 	assert.Empty(t, s.Calls())
 }
 
-func TestARuleThatCanNeverHitPanics(t *testing.T) {
+func TestRuleThatNeverMatchesPanics(t *testing.T) {
 	s, _ := intercepted(t)
 	ok := storetest.LoseReply()
 	for want, rule := range map[string]storetest.Rule{
@@ -247,7 +247,7 @@ func TestARuleThatCanNeverHitPanics(t *testing.T) {
 	assert.Panics(t, func() { s.Inject(storetest.Rule{Fault: storetest.Before(nil)}) })
 }
 
-func TestALostReplyIsRepeatedAndAppliedOnce(t *testing.T) {
+func TestRepeatedCallAfterLostReplyIsAppliedOnce(t *testing.T) {
 	for op, call := range calls {
 		if !isWrite(op) {
 			continue
@@ -289,7 +289,7 @@ func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Preconditi
 }
 
 // Rules that come and go while many write and watch: each failed call is one that a rule has hit, and the rest is applied.
-func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
+func TestConcurrentCallsWithChangingRules(t *testing.T) {
 	s, memory := intercepted(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var writers, others sync.WaitGroup
@@ -333,7 +333,7 @@ func TestManyCallsUnderRulesThatComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAnInterceptorOfNoStoreIsMisuse(t *testing.T) {
+func TestNewInterceptorPanicsOnNilStore(t *testing.T) {
 	require.PanicsWithValue(t, "storetest: NewInterceptor: the store is nil", func() { storetest.NewInterceptor[thing](nil) })
 	s, _ := intercepted(t)
 	const missing = "storetest: Intercept: the plan or the store is nil"

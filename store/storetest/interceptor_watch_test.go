@@ -33,7 +33,7 @@ func follow(t *testing.T, ctx context.Context, s store.Store[thing]) (pull func(
 	}
 }
 
-func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
+func TestWatchFailsImmediatelyOrAfterEvents(t *testing.T) {
 	for after := range 3 {
 		for text, fault := range map[string]storetest.Fault{
 			"store: watch thing: informer: version is no longer in the history of the source": storetest.Fail(informer.ErrExpired),
@@ -59,7 +59,7 @@ func TestAWatchFailsAtOnceOrAfterSoManyEvents(t *testing.T) {
 	}
 }
 
-func TestAWatchThatHangsIsSilentAndMissesNothingAfterwards(t *testing.T) {
+func TestHangingWatchIsSilentThenMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, memory := intercepted(t)
 		in := s.Inject(storetest.Rule{Op: "watch", After: 1, Times: -1, Fault: storetest.Hang()})
@@ -86,7 +86,7 @@ func TestAWatchThatHangsIsSilentAndMissesNothingAfterwards(t *testing.T) {
 	})
 }
 
-func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
+func TestBreakWatchesEndsOpenWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := intercepted(t)
 		waiting, hanging := follow(t, t.Context(), s), follow(t, t.Context(), s)
@@ -104,7 +104,7 @@ func TestBreakWatchesEndsThoseThatAreUnderWay(t *testing.T) {
 	})
 }
 
-func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
+func TestBookmarksAndRemovedRulesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		memory, err := store.Open[thing](db, "thing", store.Config[thing]{})
@@ -128,7 +128,7 @@ func TestBookmarksDoNotCountAndARemovedRuleDoesNotStrike(t *testing.T) {
 	})
 }
 
-func TestAFaultStrikesAWatchOnceAndTheWatchHasEndedWhenItsErrorIsHeard(t *testing.T) {
+func TestWatchFaultFiresOnceAndEndsWatch(t *testing.T) {
 	s, memory := intercepted(t)
 	for n := range 3 {
 		_, err := memory.Create(t.Context(), object{Key: fmt.Sprint(n)})
@@ -152,7 +152,7 @@ func TestAFaultStrikesAWatchOnceAndTheWatchHasEndedWhenItsErrorIsHeard(t *testin
 	assert.Equal(t, 1, struck)
 }
 
-func TestAConsumerThatLeavesAWatchEndsIt(t *testing.T) {
+func TestBreakingLoopEndsWatch(t *testing.T) {
 	s, _ := intercepted(t)
 	for range s.Watch(t.Context(), 0) {
 		assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch"}}, s.Calls())

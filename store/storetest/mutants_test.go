@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestTheSuiteFindsEveryMistakeOfABackend(t *testing.T) {
+func TestSuiteDetectsEveryBackendMistake(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.promise, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

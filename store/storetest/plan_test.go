@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-func TestARuleSeesTheArgumentsAndTheCaller(t *testing.T) {
+func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 	first := func(ctx context.Context, s store.Store[thing], sel store.Selector, after informer.Version) error {
 		ctx, cancel := context.WithCancel(ctx)
 		cancel() // it hits before it comes to that
@@ -117,7 +117,7 @@ func TestARuleSeesTheArgumentsAndTheCaller(t *testing.T) {
 	}
 }
 
-func TestARuleOfASharedPlanCountsTheCallsOfAllKinds(t *testing.T) {
+func TestSharedPlanRuleCountsCallsOfAllKinds(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	var plan storetest.Plan
 	things := storetest.Intercept(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
@@ -138,7 +138,7 @@ func TestARuleOfASharedPlanCountsTheCallsOfAllKinds(t *testing.T) {
 	assert.Equal(t, plan.Calls(), things.Writes())
 }
 
-func TestBreakWatchesEndsThoseOfItsKindAndItsCaller(t *testing.T) {
+func TestBreakWatchesEndsWatchesOfKindAndCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		var plan storetest.Plan

@@ -17,7 +17,7 @@ import (
 
 // A connection that dies without an error looks like a source in which nothing happens. Only the bookmarks that a store
 // promises tell the two apart.
-func TestAnInformerOfAStoreWhoseWatchHangsSilentlyIsStale(t *testing.T) {
+func TestInformerWithHangingWatchIsStale(t *testing.T) {
 	type source = informer.ListWatcher[object]
 	for name, sourceOf := range map[string]func(s store.Store[thing]) source{
 		"a store":     func(s store.Store[thing]) source { return s },

@@ -45,7 +45,7 @@ func open(_ *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func()
 	return func() storetest.Database { return memory(wrap) }
 }
 
-func TestTheSuitePassesAStoreThatIsRight(t *testing.T) {
+func TestCorrectStorePassesSuite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] { return s })))
 	})
@@ -408,7 +408,7 @@ func isOnce(p store.Precondition) bool {
 	return once
 }
 
-func TestTheSuiteNoticesEveryFault(t *testing.T) {
+func TestSuiteDetectsEveryFault(t *testing.T) {
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

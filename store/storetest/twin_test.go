@@ -237,7 +237,7 @@ func twins(wrap func(h *twinHandle) backend.Backend) storetest.Database {
 	}
 }
 
-func TestTheSuitePassesABackendThatIsRight(t *testing.T) {
+func TestCorrectBackendPassesSuite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return &broken{twinHandle: h} }) // with no mistake

@@ -62,7 +62,7 @@ func eventsOf(span tracetest.SpanStub) []string {
 	return texts
 }
 
-func TestAWriteInOneProcessAndItsReconcileInAnotherAreOneTrace(t *testing.T) {
+func TestWriteAndReconcileAcrossProcessesShareTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		a, b := newProcess(t, setpointotel.Config{}), newProcess(t, setpointotel.Config{})
@@ -97,7 +97,7 @@ func TestAWriteInOneProcessAndItsReconcileInAnotherAreOneTrace(t *testing.T) {
 	})
 }
 
-func TestThreeWritesThatAreMergedAreThreeLinks(t *testing.T) {
+func TestMergedWritesBecomeLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		a, b := newProcess(t, setpointotel.Config{}), newProcess(t, setpointotel.Config{})
@@ -133,7 +133,7 @@ func TestThreeWritesThatAreMergedAreThreeLinks(t *testing.T) {
 	})
 }
 
-func TestTheSpanSaysHowAReconcileEnded(t *testing.T) {
+func TestSpanReportsOutcomeOfReconcile(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
 	for name, test := range map[string]struct {
 		cfg       controller.Config[string]
@@ -258,7 +258,7 @@ func TestTheSpanSaysHowAReconcileEnded(t *testing.T) {
 	}
 }
 
-func TestNamesOfAttributesAreThoseOfTheSemanticConventions(t *testing.T) {
+func TestAttributeNamesFollowSemanticConventions(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{})
 	c := must(controller.New("sites", func(context.Context, string) (controller.Result, error) {
 		panic("boom")
@@ -274,7 +274,7 @@ func TestNamesOfAttributesAreThoseOfTheSemanticConventions(t *testing.T) {
 	assert.Equal(t, []attribute.Key{semconv.ExceptionTypeKey, semconv.ExceptionMessageKey, semconv.ExceptionStacktraceKey}, keys)
 }
 
-func TestAReconcileWithoutACauseBeginsATrace(t *testing.T) {
+func TestReconcileWithoutCauseStartsTrace(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{})
 	c := must(controller.New("sites", func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, nil
@@ -292,7 +292,7 @@ func TestAReconcileWithoutACauseBeginsATrace(t *testing.T) {
 	}
 }
 
-func TestATraceContextKeepsTheStateOfTheTrace(t *testing.T) {
+func TestTraceContextKeepsTraceState(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{})
 	state := must(trace.ParseTraceState("vendor=abc"))
 	ctx := trace.ContextWithSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{
@@ -310,7 +310,7 @@ func TestATraceContextKeepsTheStateOfTheTrace(t *testing.T) {
 	assert.Regexp(t, "^00-01000000000000000000000000000000-[0-9a-f]{16}-01 setpoint=1,vendor=abc$", inside)
 }
 
-func TestAChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
+func TestChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		p := newProcess(t, setpointotel.Config{})
@@ -350,7 +350,7 @@ func TestAChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
 	})
 }
 
-func TestFractionDecidesAboutReconcilesWithoutACause(t *testing.T) {
+func TestFractionSamplesReconcilesWithoutCause(t *testing.T) {
 	next := 0.0
 	p := newProcess(t, setpointotel.Config{Fraction: 0.25, Rand: func() float64 { return next }})
 	c := must(controller.New("sites", func(ctx context.Context, _ string) (controller.Result, error) {
@@ -383,7 +383,7 @@ func TestFractionDecidesAboutReconcilesWithoutACause(t *testing.T) {
 	assert.Len(t, none.spans(), 2, "one with a sampled cause is never left out")
 }
 
-func TestWhatTheSDKDropsLeavesNoTraceContext(t *testing.T) {
+func TestDroppedSpanLeavesNoTraceContext(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{}, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	sites := p.sites(db)
@@ -398,7 +398,7 @@ func TestWhatTheSDKDropsLeavesNoTraceContext(t *testing.T) {
 	assert.Empty(t, p.spans())
 }
 
-func TestTheConfigIsChecked(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	for _, fraction := range []float64{1.5, math.NaN(), math.Inf(1)} {
 		_, err := setpointotel.New(setpointotel.Config{Fraction: fraction})
 		assert.EqualError(t, err, fmt.Sprintf("otel: new: Config.Fraction is %v, must be at most 1", fraction))
@@ -406,7 +406,7 @@ func TestTheConfigIsChecked(t *testing.T) {
 	assert.PanicsWithValue(t, "otel: Hooks called with a nil Tracing", func() { setpointotel.Hooks[string](nil) })
 }
 
-func TestTheProviderDefaultsToTheGlobalOne(t *testing.T) {
+func TestProviderDefaultsToGlobal(t *testing.T) {
 	exporter := tracetest.NewInMemoryExporter()
 	otel.SetTracerProvider(sdk.NewTracerProvider(sdk.WithSyncer(exporter)))
 	t.Cleanup(func() { otel.SetTracerProvider(noop.NewTracerProvider()) })

@@ -72,7 +72,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig, e *expectation), expe
 	})
 }
 
-func TestAKeyComesBackWithTheEventThatMeetsItsExpectations(t *testing.T) {
+func TestKeyComesBackWhenEventMeetsExpectations(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		end := r.Start()
 		defer end()
@@ -95,7 +95,7 @@ func TestAKeyComesBackWithTheEventThatMeetsItsExpectations(t *testing.T) {
 	})
 }
 
-func TestAKeyComesBackWhenItsExpectationsExpire(t *testing.T) {
+func TestKeyComesBackWhenExpectationsExpire(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		e.at, e.waiting = time.Now().Add(time.Minute), true
 		r.Add("a", 0, "")
@@ -115,7 +115,7 @@ func TestAKeyComesBackWhenItsExpectationsExpire(t *testing.T) {
 	})
 }
 
-func TestAKeyWhoseExpectationsAreMetEarlyHasNotExpired(t *testing.T) {
+func TestKeyWithMetExpectationsDoesNotExpire(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		e.at, e.waiting = time.Now().Add(time.Minute), true
 		r.Add("a", 0, "")
@@ -136,7 +136,7 @@ func (l *late) Expires(string) (time.Time, bool)  { l.asked++; return time.Time{
 func (l *late) Notify(func(string)) (stop func()) { return func() {} }
 func (l *late) Name() string                      { return "late" }
 
-func TestAKeyIsNotHeldIfItsExpectationsAreMetJustBefore(t *testing.T) {
+func TestKeyIsNotHeldIfExpectationsAreJustMet(t *testing.T) {
 	inBubble(t, func(_ *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", nil)
@@ -156,7 +156,7 @@ func TestStartReleasesKeysWhoseExpectationsWereMetMeanwhile(t *testing.T) {
 	})
 }
 
-func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
+func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Pause("a")
 		assert.True(t, r.Of("a").Paused)
@@ -172,7 +172,7 @@ func TestAPausedKeyIsHeldUntilItIsResumed(t *testing.T) {
 	})
 }
 
-func TestAReconcileTakesThePlaceOfWhatIsScheduled(t *testing.T) {
+func TestReconcileReplacesScheduledOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() { r.After("a", time.Minute, "not yet") })
@@ -185,7 +185,7 @@ func TestAReconcileTakesThePlaceOfWhatIsScheduled(t *testing.T) {
 	})
 }
 
-func TestAKeyComesBackAtOnceAfterItsDelayOrAsItsAttemptSays(t *testing.T) {
+func TestKeyComesBackImmediatelyOrAfterDelay(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() { r.Again("a") })
@@ -208,7 +208,7 @@ func TestAKeyComesBackAtOnceAfterItsDelayOrAsItsAttemptSays(t *testing.T) {
 	})
 }
 
-func TestADrainLeavesWhatIsAddedOrScheduledToTheNextRun(t *testing.T) {
+func TestDrainLeavesAddedAndScheduledKeysToNextRun(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		defer r.Start()()
 		for _, key := range []string{"scheduled", "again", "failed", "late", "ready"} {
@@ -238,7 +238,7 @@ func TestADrainLeavesWhatIsAddedOrScheduledToTheNextRun(t *testing.T) {
 	})
 }
 
-func TestAKeyForTheNextRunIsReadyWhenThatStarts(t *testing.T) {
+func TestKeyForNextRunIsReadyAtStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() { r.NextRun("a") })
@@ -253,7 +253,7 @@ func TestAKeyForTheNextRunIsReadyWhenThatStarts(t *testing.T) {
 	})
 }
 
-func TestWaitIdleWaitsForKeysThatAreReadyInFlightOrHeld(t *testing.T) {
+func TestWaitIdleWaitsForReadyInFlightAndHeldKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		require.NoError(t, r.WaitIdle(t.Context()))
 		r.Pause("a")
@@ -282,7 +282,7 @@ func TestWaitIdleWaitsForKeysThatAreReadyInFlightOrHeld(t *testing.T) {
 	})
 }
 
-func TestHeldCountsKeysByTheNameOfWhatHoldsThem(t *testing.T) {
+func TestHeldCountsKeysByHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		none := map[string]int{"pause": 0, "drain": 0, "expectations 1": 0, "expectations late": 0}
 		all, by := r.Held()
@@ -313,7 +313,7 @@ type named struct{ *expectation }
 
 func (named) Name() string { return "shared" }
 
-func TestHeldAddsUpExpectationsOfOneName(t *testing.T) {
+func TestHeldSumsExpectationsByName(t *testing.T) {
 	first, second := named{&expectation{waiting: true}}, named{&expectation{}}
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
@@ -326,7 +326,7 @@ func TestHeldAddsUpExpectationsOfOneName(t *testing.T) {
 	}, first, second)
 }
 
-func TestOfTwoDelaysTheLastOneCounts(t *testing.T) {
+func TestLastDelayWins(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() {
@@ -342,7 +342,7 @@ func TestOfTwoDelaysTheLastOneCounts(t *testing.T) {
 	})
 }
 
-func TestAllDescribesEachKeyThatTheQueueOrAHoldKnowsOnce(t *testing.T) {
+func TestAllDescribesEachKeyOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		e.at, e.waiting = time.Now().Add(time.Minute), true
 		r.Add("waits", 0, "")

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 )
 
-func TestAKeyHasTheCausesThatWereNotedSinceTheyWereTaken(t *testing.T) {
+func TestKeyHasCausesSinceLastTake(t *testing.T) {
 	var b agenda.Causes[string]
 	assert.Nil(t, b.Take("a"))
 	b.Note("a", "1")
@@ -27,7 +27,7 @@ func TestAKeyHasTheCausesThatWereNotedSinceTheyWereTaken(t *testing.T) {
 	require.NoError(t, b.CheckInvariants())
 }
 
-func TestOfTooManyCausesTheOldestAndTheNewestAreKept(t *testing.T) {
+func TestOldestAndNewestCausesAreKept(t *testing.T) {
 	var b agenda.Causes[string]
 	for i := range agenda.MaxCauses + 3 {
 		b.Note("a", fmt.Sprint(i))
@@ -36,7 +36,7 @@ func TestOfTooManyCausesTheOldestAndTheNewestAreKept(t *testing.T) {
 	assert.Equal(t, []string{"0", "4", "5", "6", "7", "8", "9", "10"}, b.Take("a"))
 }
 
-func TestRestoredCausesComeBeforeNewerOnes(t *testing.T) {
+func TestRestoredCausesPrecedeNewerOnes(t *testing.T) {
 	var b agenda.Causes[string]
 	b.Restore("a", nil)
 	assert.Zero(t, b.Len())
@@ -56,7 +56,7 @@ func TestRestoredCausesComeBeforeNewerOnes(t *testing.T) {
 	assert.Equal(t, []string{"1", "2", "3"}, taken, "a list that was taken never changes")
 }
 
-func TestCausesFreeTheMemoryOfABurst(t *testing.T) {
+func TestCausesReleaseMemoryAfterBurst(t *testing.T) {
 	var b agenda.Causes[int]
 	for i := range 5000 {
 		b.Note(i, "1")

@@ -23,7 +23,7 @@ func (e *expectation) Notify(f func(string)) (stop func()) {
 	return func() { e.told = nil }
 }
 
-func TestAKeyWaitsForTheLastOfItsExpectations(t *testing.T) {
+func TestKeyWaitsForLastOfItsExpectations(t *testing.T) {
 	soon, late := time.Unix(1, 0), time.Unix(2, 0)
 	for _, c := range []struct {
 		all     []*expectation
@@ -49,7 +49,7 @@ func TestAKeyWaitsForTheLastOfItsExpectations(t *testing.T) {
 	}
 }
 
-func TestEveryExpectationTellsUntilTheStop(t *testing.T) {
+func TestAllNotifiesUntilStopped(t *testing.T) {
 	a, b := &expectation{}, &expectation{}
 	var told []string
 	stop := agenda.All[string]{a, b}.Notify(func(key string) { told = append(told, key) })

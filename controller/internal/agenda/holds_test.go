@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
+func TestNoDeferredKeyIsLost(t *testing.T) {
 	for range 20 {
 		var l agenda.Holds[int]
 		l.Divert()
@@ -36,7 +36,7 @@ func TestWhatIsTakenForLaterIsThereInTheEnd(t *testing.T) {
 	}
 }
 
-func TestAKeyForLaterIsThereOnceAsTheOptionsSayThatCountMost(t *testing.T) {
+func TestDeferredKeyMergesItsOptions(t *testing.T) {
 	var l agenda.Holds[string]
 	assert.False(t, l.Leave("a", 0, ""), "nothing drains")
 	assert.False(t, l.Diverting())
@@ -58,7 +58,7 @@ func TestAKeyForLaterIsThereOnceAsTheOptionsSayThatCountMost(t *testing.T) {
 	assert.Empty(t, l.Undivert(), "each once")
 }
 
-func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
+func TestPausedKeyIsHeldWhenDue(t *testing.T) {
 	var l agenda.Holds[string]
 	assert.False(t, l.Pausing("a"))
 	l.Pause("a")
@@ -80,7 +80,7 @@ func TestAPausedKeyIsHeldOnceItIsToBeReconciled(t *testing.T) {
 	require.NoError(t, l.CheckInvariants())
 }
 
-func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
+func TestReleaseNeedsCurrentWaitNumber(t *testing.T) {
 	var l agenda.Holds[string]
 	until := time.Now()
 	first := l.Wait("a", until, 0)
@@ -107,7 +107,7 @@ func TestAWaitIsEndedByWhoKnowsItsNumber(t *testing.T) {
 	require.NoError(t, l.CheckInvariants())
 }
 
-func TestWaitEmptyReturnsWhenNothingIsHeldAndUnchangedSaysWhetherThatHasLasted(t *testing.T) {
+func TestWaitEmptyReturnsWhenNothingIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var l agenda.Holds[string]
 		before, err := l.WaitEmpty(t.Context())

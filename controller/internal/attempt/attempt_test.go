@@ -26,7 +26,7 @@ func newAttempt(ctx context.Context, of *attempt.Controller[string], key string)
 	return &attempt.Attempt[string]{Context: ctx, Work: ctx, Of: of, Key: key, Number: 7, Ordinal: 1}
 }
 
-func TestAnAttemptIsFoundInItsContextAndThoseBelowIt(t *testing.T) {
+func TestAttemptIsFoundInDerivedContexts(t *testing.T) {
 	assert.Nil(t, attempt.From(t.Context()))
 	outer := newAttempt(with(t.Context(), "a", "1"), &attempt.Controller[string]{Name: "outer"}, "x")
 	assert.Equal(t, "1", outer.Value(valueKey{"a"}))
@@ -39,7 +39,7 @@ func TestAnAttemptIsFoundInItsContextAndThoseBelowIt(t *testing.T) {
 	assert.ErrorIs(t, inner.Err(), context.Canceled)
 }
 
-func TestAnAttemptDescribesItself(t *testing.T) {
+func TestAttemptInfo(t *testing.T) {
 	var logged bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -61,7 +61,7 @@ func TestAnAttemptDescribesItself(t *testing.T) {
 		"reasons=\"[changed failed]\"\n", logged.String())
 }
 
-func TestLimitersSeeOneIdentityPerAttemptUntilItEnds(t *testing.T) {
+func TestLimiterIdentityLastsForAttempt(t *testing.T) {
 	of, other := &attempt.Controller[string]{}, &attempt.Controller[string]{}
 	a := newAttempt(t.Context(), of, "a")
 	a.End() // no limiter has asked
@@ -82,7 +82,7 @@ func TestLimitersSeeOneIdentityPerAttemptUntilItEnds(t *testing.T) {
 	assert.Same(t, caller.From(unasked.LastWord()), caller.From(unasked))
 }
 
-func TestWritesAreToldToTheInnermostAttemptAndToNoOther(t *testing.T) {
+func TestWritesBelongToInnermostAttempt(t *testing.T) {
 	var told []string
 	listening := &attempt.Controller[string]{Wrote: func(key string, clock written.Clock, version uint64) {
 		assert.Equal(t, written.Clock{Kind: "site", DB: 1}, clock)
@@ -98,7 +98,7 @@ func TestWritesAreToldToTheInnermostAttemptAndToNoOther(t *testing.T) {
 	assert.Equal(t, []string{"a", "a", "b"}, told)
 }
 
-func TestTheReconcileGetsTheTracedContextAndTheLastWordItsValues(t *testing.T) {
+func TestLastWordKeepsValuesOfReconcileContext(t *testing.T) {
 	work := with(with(t.Context(), "a", "work"), "b", "work")
 	a := newAttempt(work, &attempt.Controller[string]{Name: "sites"}, "a")
 	limited, cancel := context.WithCancel(work)

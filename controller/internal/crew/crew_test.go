@@ -22,7 +22,7 @@ func idle(s *crew.Seat[int]) {
 	}
 }
 
-func TestACrewHasAsManyWorkersAsWereAskedForLast(t *testing.T) {
+func TestResizeSetsNumberOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crew.New(t.Context(), idle)
 		for _, n := range []int{3, 5, 2, 0, 7, 7, 1} {
@@ -38,7 +38,7 @@ func TestACrewHasAsManyWorkersAsWereAskedForLast(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatIsTooManyFinishesWhatItDoes(t *testing.T) {
+func TestSurplusWorkerFinishesItsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var done atomic.Int64
 		c := crew.New(t.Context(), func(s *crew.Seat[int]) {
@@ -63,7 +63,7 @@ func TestAWorkerThatIsTooManyFinishesWhatItDoes(t *testing.T) {
 	})
 }
 
-func TestAllWorkersEndWithTheContext(t *testing.T) {
+func TestWorkersEndWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := crew.New(ctx, idle)
@@ -78,7 +78,7 @@ func TestAllWorkersEndWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAWorkerThatExitsIsReplacedInItsSeat(t *testing.T) {
+func TestExitedWorkerIsReplacedInItsSeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crew.New(t.Context(), func(s *crew.Seat[int]) {
 			if s.State++; s.State < 4 {
@@ -99,7 +99,7 @@ func TestAWorkerThatExitsIsReplacedInItsSeat(t *testing.T) {
 
 func hangHere(s *crew.Seat[int]) { idle(s) }
 
-func TestTheStackOfASeatIsThatOfItsWorker(t *testing.T) {
+func TestSeatStackIsItsWorkersStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crew.New(t.Context(), func(s *crew.Seat[int]) {
 			if s.State++; s.State == 1 {

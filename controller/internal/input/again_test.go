@@ -72,7 +72,7 @@ func newMapped(t *testing.T) (*world, *mapper, *input.Feed[string]) {
 	return w, m, input.Mapped(w.origin, input.Rules[object]{}, w.inf, m.to)
 }
 
-func TestWhoHasLostAnObjectHearsItAlsoWhenTheOwnerBeforeCannotBeFound(t *testing.T) {
+func TestFormerOwnerIsAddedWhenEarlierOwnerIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, f := newMapped(t)
 		w.source.Put(object{"a", "x"})
@@ -89,7 +89,7 @@ func TestWhoHasLostAnObjectHearsItAlsoWhenTheOwnerBeforeCannotBeFound(t *testing
 	})
 }
 
-func TestEachStateIsMappedAgainOnce(t *testing.T) {
+func TestEachStateIsRemappedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, f := newMapped(t)
 		defer w.run(t, f)()
@@ -119,7 +119,7 @@ func TestEachStateIsMappedAgainOnce(t *testing.T) {
 	})
 }
 
-func TestTheBackoffGrowsToAMinuteAndNoFurther(t *testing.T) {
+func TestBackoffGrowsToOneMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, f := newMapped(t)
 		defer w.run(t, f)()
@@ -133,7 +133,7 @@ func TestTheBackoffGrowsToAMinuteAndNoFurther(t *testing.T) {
 	})
 }
 
-func TestWhatIsMappedAgainIsNewsIfAnyOfItWas(t *testing.T) {
+func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 	t.Run("what was there when the feed began changes while it is mapped again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, m, f := newMapped(t)

@@ -48,7 +48,7 @@ func present(fs *input.Feeds[string]) (keys []string) {
 	return keys
 }
 
-func TestFeedsAreStartedAndStoppedTogether(t *testing.T) {
+func TestFeedsStartAndStopTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", "x"})
@@ -83,7 +83,7 @@ func TestFeedsAreStartedAndStoppedTogether(t *testing.T) {
 	})
 }
 
-func TestFeedsHaveNotSyncedBeforeTheirSourceHas(t *testing.T) {
+func TestFeedsSyncAfterTheirSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		fs := input.NewFeeds([]*input.Feed[string]{input.Own(w.origin, input.Rules[object]{}, w.inf)}, none)
@@ -96,7 +96,7 @@ func TestFeedsHaveNotSyncedBeforeTheirSourceHas(t *testing.T) {
 	})
 }
 
-func TestAStopWaitsForWhoeverLooksAtWhatIsPresent(t *testing.T) {
+func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", ""})
@@ -122,7 +122,7 @@ func TestAStopWaitsForWhoeverLooksAtWhatIsPresent(t *testing.T) {
 	})
 }
 
-func TestFeedsOfAnInformerThatHasEndedAreStoppedByTheirCaller(t *testing.T) {
+func TestCallerStopsFeedsOfEndedInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ended := newWorld(t), newWorld(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestFeedsOfAnInformerThatHasEndedAreStoppedByTheirCaller(t *testing.T) {
 	})
 }
 
-func TestWaitMappedWaitsForTheNextStart(t *testing.T) {
+func TestWaitMappedWaitsForNextStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", ""})
@@ -164,7 +164,7 @@ func TestWaitMappedWaitsForTheNextStart(t *testing.T) {
 }
 
 // The context of a mapper is that of the Start: it has its values, and ends when the feed has to stop.
-func TestTheContextOfAMapperEndsWithTheFeed(t *testing.T) {
+func TestMapperContextEndsWithFeed(t *testing.T) {
 	type valueKey struct{}
 	for _, again := range []bool{false, true} {
 		t.Run(fmt.Sprintf("called again: %v", again), func(t *testing.T) {

@@ -78,7 +78,7 @@ func (w *world) take() []string {
 
 func owner(o object) (string, bool) { return o.Owner, o.Owner != "" }
 
-func TestAFeedTellsWhichKeysWhyAndWhetherThatIsNews(t *testing.T) {
+func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 	for name, make := range map[string]func(w *world) *input.Feed[string]{
 		"pointing": func(w *world) *input.Feed[string] {
 			return input.Pointing(w.origin, input.Rules[object]{}, w.inf, owner)
@@ -154,7 +154,7 @@ func TestAFeedTellsWhichKeysWhyAndWhetherThatIsNews(t *testing.T) {
 	})
 }
 
-func TestStopWaitsForAMapperThatIsCalledAgain(t *testing.T) {
+func TestStopWaitsForRetriedMapper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		calls := 0
@@ -178,7 +178,7 @@ func TestStopWaitsForAMapperThatIsCalledAgain(t *testing.T) {
 	})
 }
 
-func TestAFeedOfAnInformerThatHasEndedDoesNotStart(t *testing.T) {
+func TestFeedOfEndedInformerDoesNotStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		f := input.Own(w.origin, input.Rules[object]{}, w.inf)
@@ -189,7 +189,7 @@ func TestAFeedOfAnInformerThatHasEndedDoesNotStart(t *testing.T) {
 	})
 }
 
-func TestAnErrorWhoseMethodsPanicIsAPanicOfTheMapper(t *testing.T) {
+func TestPanickingErrorMethodIsMapperPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		calls := 0
@@ -213,7 +213,7 @@ type failure struct{ text string }
 
 func (f *failure) Error() string { return f.text }
 
-func TestAKeyThatOneEventNamesTwiceIsAddedOnce(t *testing.T) {
+func TestDuplicateKeyOfEventIsAddedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		old, new []string

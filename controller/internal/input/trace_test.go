@@ -25,7 +25,7 @@ func (w *world) takeTraces() []string {
 	return traces
 }
 
-func TestAChangeIsToldWithTheTraceContextOfTheWrite(t *testing.T) {
+func TestChangeHasTraceContextOfItsWrite(t *testing.T) {
 	for name, make := range map[string]func(w *world) *input.Feed[string]{
 		"pointing": func(w *world) *input.Feed[string] {
 			return input.Pointing(w.origin, input.Rules[object]{}, w.inf, owner)
@@ -52,7 +52,7 @@ func TestAChangeIsToldWithTheTraceContextOfTheWrite(t *testing.T) {
 	}
 }
 
-func TestOwnKeysAreToldWithTheTraceContext(t *testing.T) {
+func TestOwnKeysHaveTraceContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.origin.To.Traces = true
@@ -62,7 +62,7 @@ func TestOwnKeysAreToldWithTheTraceContext(t *testing.T) {
 	})
 }
 
-func TestADeletionWhoseFinalStateIsUnknownHasNoTraceContext(t *testing.T) {
+func TestDeletionWithUnknownFinalStateHasNoTraceContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.origin.To.Traces = true
@@ -84,7 +84,7 @@ func TestADeletionWhoseFinalStateIsUnknownHasNoTraceContext(t *testing.T) {
 	})
 }
 
-func TestWithoutTheHookNobodyAsksForATraceContext(t *testing.T) {
+func TestTraceContextIsNotReadWithoutHook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		defer w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))()
@@ -94,7 +94,7 @@ func TestWithoutTheHookNobodyAsksForATraceContext(t *testing.T) {
 	})
 }
 
-func TestObjectsWithoutATraceContextAreToldWithoutOne(t *testing.T) {
+func TestObjectsWithoutTraceContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.origin.To.Traces = true
@@ -118,7 +118,7 @@ func TestObjectsWithoutATraceContextAreToldWithoutOne(t *testing.T) {
 	})
 }
 
-func TestAMappingThatIsTriedAgainKeepsTheTraceContextOfTheLastChange(t *testing.T) {
+func TestRetriedMappingKeepsLastTraceContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, m, f := newMapped(t)
 		w.origin.To.Traces = true

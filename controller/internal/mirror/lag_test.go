@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/written"
 )
 
-func TestTheLagIsThatOfTheOldestWriteThatIsNotShown(t *testing.T) {
+func TestLagIsAgeOfOldestUnseenWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := written.Clock{Kind: "Site"}
 		c := &cache{clock: clock} // which has not listed yet
@@ -47,7 +47,7 @@ func TestTheLagIsThatOfTheOldestWriteThatIsNotShown(t *testing.T) {
 	})
 }
 
-func TestOfTwoMirrorsWithOneNameTheOneCountsThatIsFurtherBehind(t *testing.T) {
+func TestLagIsMaximumOfMirrorsWithSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := written.Clock{Kind: "Site", DB: 1}, written.Clock{Kind: "Site", DB: 2}
 		for _, order := range [][]*cache{{{clock: near}, {clock: far}}, {{clock: far}, {clock: near}}} {

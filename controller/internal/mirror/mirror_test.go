@@ -54,7 +54,7 @@ func waits(ms *mirror.Mirrors[string], key string) bool {
 	})
 }
 
-func TestAKeyWaitsForTheCachesThatMirrorWhatItHasWritten(t *testing.T) {
+func TestKeyWaitsForCachesMirroringItsWrites(t *testing.T) {
 	a, b := written.Clock{Kind: "Site", DB: 1}, written.Clock{Kind: "Site", DB: 2}
 	first, second, other := &cache{clock: a}, &cache{clock: b}, &cache{}
 	ms := mirror.New[string]([]any{first, second, other, "no cache"})
@@ -85,7 +85,7 @@ func TestAKeyWaitsForTheCachesThatMirrorWhatItHasWritten(t *testing.T) {
 	assert.Nil(t, second.tell)
 }
 
-func TestACacheThatWasThereBeforeIsAsked(t *testing.T) {
+func TestExistingCacheVersionIsRead(t *testing.T) {
 	clock := written.Clock{Kind: "Site"}
 	c := &cache{clock: clock, version: 7}
 	ms := mirror.New[string]([]*cache{c})
@@ -99,7 +99,7 @@ func TestACacheThatWasThereBeforeIsAsked(t *testing.T) {
 	assert.False(t, waits(ms, "k"))
 }
 
-func TestAVersionOfAHistoryThatHasEndedIsNotBelieved(t *testing.T) {
+func TestVersionOfEndedHistoryIsIgnored(t *testing.T) {
 	clock := written.Clock{Kind: "Site"}
 	c := &cache{clock: clock, version: 100}
 	n := 0
@@ -116,7 +116,7 @@ func TestAVersionOfAHistoryThatHasEndedIsNotBelieved(t *testing.T) {
 	assert.False(t, waits(ms, "l"))
 }
 
-func TestAKeyWaitsForTheSlowestOfSeveralCachesAndNoLongerThanTheLimit(t *testing.T) {
+func TestKeyWaitsForSlowestCacheUpToLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := written.Clock{Kind: "Site"}
 		ms := mirror.New[string]([]*cache{{clock: clock}, {clock: clock}})

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
 )
 
-func TestConflictsAreCountedInARow(t *testing.T) {
+func TestConsecutiveConflictsAreCounted(t *testing.T) {
 	var b streak.Book[string]
 	b.End("a")
 	assert.Zero(t, b.Failed("a", true))
@@ -41,7 +41,7 @@ func TestConflictsAreCountedInARow(t *testing.T) {
 	require.NoError(t, b.CheckInvariants())
 }
 
-func TestTheFirstReconcileThatDidNotFinishIsRemembered(t *testing.T) {
+func TestFirstUnfinishedReconcileIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b streak.Book[string]
 		first := time.Now()
@@ -58,7 +58,7 @@ func TestTheFirstReconcileThatDidNotFinishIsRemembered(t *testing.T) {
 	})
 }
 
-func TestAProbeIsOneUntilThatIsTakenBack(t *testing.T) {
+func TestProbeLastsUntilCleared(t *testing.T) {
 	var b streak.Book[string]
 	b.SetProbe("a", false)
 	assert.False(t, b.IsProbe("a"))
@@ -77,7 +77,7 @@ func TestAProbeIsOneUntilThatIsTakenBack(t *testing.T) {
 	assert.Zero(t, b.Len())
 }
 
-func TestAReconcileIsEndedByAnEventUntilItHappensTooOften(t *testing.T) {
+func TestEventsCancelReconcileUpToLimit(t *testing.T) {
 	f := streak.NewFlights[string]()
 	assert.Nil(t, f.UnderWay("a"))
 	var ended error
@@ -100,7 +100,7 @@ func TestAReconcileIsEndedByAnEventUntilItHappensTooOften(t *testing.T) {
 	assert.Nil(t, f.UnderWay("a"))
 }
 
-func TestABudgetLimitsAttemptsAndTime(t *testing.T) {
+func TestBudgetLimitsAttemptsAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var unknown time.Time
 		now := time.Now()

@@ -32,7 +32,7 @@ func TestEachReconcileCountsOnce(t *testing.T) {
 	}
 }
 
-func TestTheSumsBelongToTheCaller(t *testing.T) {
+func TestSumsReturnsACopy(t *testing.T) {
 	var c tally.Tally
 	s := c.Sums()
 	s.Durations.Bounds[0], s.Durations.Counts[0] = 0, 7
@@ -41,7 +41,7 @@ func TestTheSumsBelongToTheCaller(t *testing.T) {
 }
 
 // Guarantee 1: a dashboard subtracts Requeued from the successes.
-func TestNoDifferenceOfSumsEverDecreases(t *testing.T) {
+func TestDifferencesOfSumsNeverDecrease(t *testing.T) {
 	var c tally.Tally
 	var workers sync.WaitGroup
 	for w := range 4 {
@@ -63,7 +63,7 @@ func TestNoDifferenceOfSumsEverDecreases(t *testing.T) {
 }
 
 // Guarantee 2.
-func TestCountingAllocatesNothing(t *testing.T) {
+func TestCountingDoesNotAllocate(t *testing.T) {
 	var c tally.Tally
 	assert.Zero(t, testing.AllocsPerRun(100, func() { c.Note(tally.Reconcile{Outcome: 2, Panicked: true, Took: time.Second}) }))
 }

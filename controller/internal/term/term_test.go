@@ -39,7 +39,7 @@ func lead(t *testing.T, work func(ctx context.Context)) {
 }
 
 // Guarantees 1 and 2.
-func TestTheWorkEndsBeforeItsParentWhenTheLeadershipIsLost(t *testing.T) {
+func TestWorkEndsWithLostLeadershipBeforeParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lead(t, func(ctx context.Context) {
 			type valueKey struct{}
@@ -61,7 +61,7 @@ func TestTheWorkEndsBeforeItsParentWhenTheLeadershipIsLost(t *testing.T) {
 }
 
 // Guarantee 1.
-func TestTheWorkGoesOnAfterItsParentHasEnded(t *testing.T) {
+func TestWorkContinuesAfterParentEnds(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
 	work, stop := term.Context(parent)
 	cancel()
@@ -73,7 +73,7 @@ func TestTheWorkGoesOnAfterItsParentHasEnded(t *testing.T) {
 }
 
 // Guarantee 3.
-func TestALeadershipThatIsOverSaysWhyInAContextThatGoesOn(t *testing.T) {
+func TestErrReportsEndedLeadershipInDetachedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lead(t, func(ctx context.Context) {
 			require.NoError(t, term.Err(ctx))
@@ -84,7 +84,7 @@ func TestALeadershipThatIsOverSaysWhyInAContextThatGoesOn(t *testing.T) {
 	})
 }
 
-func TestAReleaseWaitsForTheStopAndPreventsItAfterwards(t *testing.T) {
+func TestReleaseWaitsForStopAndPreventsLaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

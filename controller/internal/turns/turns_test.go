@@ -53,7 +53,7 @@ func numbers(n int) (keys []int) {
 }
 
 // Guarantees 1 and 2.
-func TestEachKeyHasOneTurnPerPeriodAtTheSameMoment(t *testing.T) {
+func TestEachKeyHasOneTurnPerPeriodAtFixedOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{keys: append(numbers(100), numbers(100)...)}
 		w.runFor(3 * period)
@@ -75,7 +75,7 @@ func TestEachKeyHasOneTurnPerPeriodAtTheSameMoment(t *testing.T) {
 	})
 }
 
-func TestTwoProcessesGiveAKeyDifferentTurns(t *testing.T) {
+func TestProcessesGiveKeyDifferentTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &world{keys: []int{1}}, &world{keys: []int{1}}
 		a.runFor(period)
@@ -84,7 +84,7 @@ func TestTwoProcessesGiveAKeyDifferentTurns(t *testing.T) {
 	})
 }
 
-func TestAKeyThatAppearsHasItsFirstTurnInTheNextPeriod(t *testing.T) {
+func TestNewKeyHasFirstTurnInNextPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{keys: []int{1}}
 		w.delay = func(int) time.Duration { w.keys = []int{1, 2}; return 0 }
@@ -95,7 +95,7 @@ func TestAKeyThatAppearsHasItsFirstTurnInTheNextPeriod(t *testing.T) {
 }
 
 // Guarantee 3.
-func TestPeriodsMissedInASuspendAreSkipped(t *testing.T) {
+func TestPeriodsMissedDuringSuspendAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, late := range []time.Duration{period / 2, 5*period + period/2} {
 			t.Log(late)
@@ -131,7 +131,7 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 	})
 }
 
-func TestATurnThatIsDueAfterTheEndIsLeftOut(t *testing.T) {
+func TestNoTurnAfterContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := &world{keys: numbers(100)}

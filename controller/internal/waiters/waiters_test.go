@@ -12,7 +12,7 @@ import (
 
 func always() bool { return true }
 
-func TestAWaiterIsAnsweredOnceByAReconcileThatBeganLateEnough(t *testing.T) {
+func TestWaiterIsAnsweredOnceByLaterReconcile(t *testing.T) {
 	var ws waiters.Keys[string]
 	assert.False(t, ws.Any())
 	ready := false
@@ -53,7 +53,7 @@ func TestAWaiterIsAnsweredOnceByAReconcileThatBeganLateEnough(t *testing.T) {
 	assert.Zero(t, ws.Len())
 }
 
-func TestAllWhoWaitAreAnswered(t *testing.T) {
+func TestEveryWaiterIsAnswered(t *testing.T) {
 	var ws waiters.Keys[string]
 	var all []*waiters.Waiter
 	for range 3 {

@@ -35,7 +35,7 @@ func newCloud(t *testing.T, cfg cloud.Config) *cloud.Cloud {
 
 const bucket = `{"kind": "bucket", "region": "eu", "owner": "u1"}`
 
-func TestAResourceLivesFromPutToDelete(t *testing.T) {
+func TestResourceLifecycle(t *testing.T) {
 	c := newCloud(t, cloud.Config{PerSecond: 100, Latency: -1})
 	require.Equal(t, `{"revision":1}`+"\n", call(c, "1", "PUT", "/resources/a/b/bucket", bucket).Body.String())
 	require.Equal(t, `{"revision":1}`+"\n", call(c, "1", "PUT", "/resources/a/b/bucket", bucket).Body.String(), "nothing has changed")
@@ -53,7 +53,7 @@ func TestAResourceLivesFromPutToDelete(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsRefusedAndSaysWhy(t *testing.T) {
+func TestInvalidRequestsAreRejectedWithReason(t *testing.T) {
 	c := newCloud(t, cloud.Config{PerSecond: 100, Latency: -1})
 	require.Equal(t, 200, call(c, "1", "PUT", "/resources/a", bucket).Code)
 	for name, x := range map[string]struct {
@@ -73,7 +73,7 @@ func TestWhatCannotBeIsRefusedAndSaysWhy(t *testing.T) {
 	require.EqualValues(t, 1, c.All().Revision, "nothing has changed")
 }
 
-func TestAFormerLeaderIsRefused(t *testing.T) {
+func TestFormerLeaderIsRefused(t *testing.T) {
 	c := newCloud(t, cloud.Config{PerSecond: 100, Latency: -1})
 	require.Equal(t, 200, call(c, "2", "DELETE", "/resources/a?owner=u1", "").Code, "it need not be there")
 	answer := call(c, "1", "PUT", "/resources/a", bucket)
@@ -84,7 +84,7 @@ func TestAFormerLeaderIsRefused(t *testing.T) {
 	require.Equal(t, 200, call(c, "1", "GET", "/resources", "").Code, "everybody may read")
 }
 
-func TestTheLimitIsForAllCallsTogether(t *testing.T) {
+func TestLimitAppliesToAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, cloud.Config{Latency: -1})
 		for range 5 {
@@ -99,7 +99,7 @@ func TestTheLimitIsForAllCallsTogether(t *testing.T) {
 	})
 }
 
-func TestTheCloudIsSlowFailsAndForgets(t *testing.T) {
+func TestCloudIsSlowFailsAndForgets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, cloud.Config{})
 		begin := time.Now()
@@ -117,7 +117,7 @@ func TestTheCloudIsSlowFailsAndForgets(t *testing.T) {
 	})
 }
 
-func TestAChangeThatIsHeldArrivesAfterItsRelease(t *testing.T) {
+func TestHeldChangeArrivesAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCloud(t, cloud.Config{})
 		arrived, release := c.Hold()
@@ -131,7 +131,7 @@ func TestAChangeThatIsHeldArrivesAfterItsRelease(t *testing.T) {
 	})
 }
 
-func TestANegativeLimitIsRefused(t *testing.T) {
+func TestNegativeLimitIsRejected(t *testing.T) {
 	_, err := cloud.New(cloud.Config{PerSecond: -1})
 	require.EqualError(t, err, "cloud: new cloud: Config.PerSecond is -1, must not be negative")
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
 
-func TestConnectionsGoToTheBackendsInTurn(t *testing.T) {
+func TestConnectionsAreRoundRobin(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), named(t, "y"), named(t, "z"))
 	for _, want := range []string{"x", "y", "z", "x", "y", "z", "x"} {
 		require.Equal(t, want, ask(t, b.Addr().String()))
@@ -27,14 +27,14 @@ func TestConnectionsGoToTheBackendsInTurn(t *testing.T) {
 	require.Zero(t, b.Stats().Refused)
 }
 
-func TestABackendThatCannotBeDialledIsSkipped(t *testing.T) {
+func TestUnreachableBackendIsSkipped(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), dead(t), "no address", named(t, "y"))
 	for _, want := range []string{"x", "y", "y", "y", "x"} {
 		require.Equal(t, want, ask(t, b.Addr().String()))
 	}
 }
 
-func TestWithoutABackendTheConnectionIsClosed(t *testing.T) {
+func TestConnectionWithoutBackendIsClosed(t *testing.T) {
 	b := listen(t, balancer.Config{})
 	require.Empty(t, ask(t, b.Addr().String()))
 	b.SetBackends([]string{dead(t), dead(t)})
@@ -58,7 +58,7 @@ func closes(t *testing.T, b interface{ Close(context.Context) error }, cause err
 	require.ErrorIs(t, b.Close(ctx), cause)
 }
 
-func TestBackendsChangeForNewConnectionsOnly(t *testing.T) {
+func TestBackendChangesApplyToNewConnections(t *testing.T) {
 	x := named(t, "x")
 	backends := []string{x}
 	b := listen(t, balancer.Config{}, backends...)
@@ -75,7 +75,7 @@ func TestBackendsChangeForNewConnectionsOnly(t *testing.T) {
 	require.NoError(t, old.Close())
 }
 
-func TestABackendIsBusyUntilItsLastConnectionHasEnded(t *testing.T) {
+func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
 	ended := make(chan struct{})
 	x, y := backend(t, func(c *net.TCPConn) {
 		_, _ = io.WriteString(c, "x\n")
@@ -99,7 +99,7 @@ func TestABackendIsBusyUntilItsLastConnectionHasEnded(t *testing.T) {
 }
 
 // A connection that was accepted before its backend was taken out, and has not chosen yet, chooses among the new ones.
-func TestAConnectionThatFailsToDialTriesTheBackendsOfNow(t *testing.T) {
+func TestFailedDialTriesCurrentBackends(t *testing.T) {
 	var b *balancer.Balancer
 	y := named(t, "y")
 	gone := dead(t)
@@ -123,7 +123,7 @@ type hook struct {
 func (h *hook) Enabled(context.Context, slog.Level) bool  { return true }
 func (h *hook) Handle(context.Context, slog.Record) error { h.do(); return nil }
 
-func TestTheEndOfSendingIsPassedOn(t *testing.T) {
+func TestHalfCloseIsForwarded(t *testing.T) {
 	t.Run("from the client", func(t *testing.T) {
 		b := listen(t, balancer.Config{}, backend(t, func(c *net.TCPConn) {
 			got, err := io.ReadAll(c)
@@ -154,7 +154,7 @@ func TestTheEndOfSendingIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestWhenOneSideBreaksBothAreClosed(t *testing.T) {
+func TestBrokenSideClosesBoth(t *testing.T) {
 	t.Run("the client, while the backend waits", func(t *testing.T) {
 		ended, drained := make(chan struct{}), make(chan struct{})
 		b := listen(t, balancer.Config{}, backend(t, func(c *net.TCPConn) {
@@ -207,7 +207,7 @@ func TestCloseDrains(t *testing.T) {
 	closes(t, b, nil) // again
 }
 
-func TestCloseCutsWhatDoesNotDrain(t *testing.T) {
+func TestCloseCutsUndrainedConnections(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"))
 	first, second := dial(t, b.Addr().String()), dial(t, b.Addr().String())
 	require.Equal(t, "x", answer(t, first))
@@ -237,7 +237,7 @@ func (l *flakyListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-func TestAFailureToAcceptIsSurvived(t *testing.T) {
+func TestAcceptErrorIsSurvived(t *testing.T) {
 	for name, failures := range map[string]int32{"that passes": 2, "that lasts": 1000} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -255,7 +255,7 @@ func TestAFailureToAcceptIsSurvived(t *testing.T) {
 	}
 }
 
-func TestManyConnectionsWhileBackendsChange(t *testing.T) {
+func TestConnectionsDuringBackendChanges(t *testing.T) {
 	x, y := named(t, "x"), named(t, "y")
 	b := listen(t, balancer.Config{}, x)
 	done := make(chan struct{})
@@ -288,7 +288,7 @@ func TestManyConnectionsWhileBackendsChange(t *testing.T) {
 	require.Equal(t, balancer.Stats{Accepted: 100}, b.Stats())
 }
 
-func TestConfigIsChecked(t *testing.T) {
+func TestNewRejectsInvalidConfig(t *testing.T) {
 	for want, cfg := range map[string]balancer.Config{
 		"Config.DialTimeout is -1ns, must not be negative": {DialTimeout: -1},
 		"Config.Drain is -1ns, must not be negative":       {Drain: -1},

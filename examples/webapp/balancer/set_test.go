@@ -40,7 +40,7 @@ func at(t *testing.T, s *balancer.Set, name string) (string, int) {
 	return b.Addr().String(), b.Addr().(*net.TCPAddr).Port
 }
 
-func TestASetFollowsWhatItIsAskedFor(t *testing.T) {
+func TestSetFollowsRequestedBalancers(t *testing.T) {
 	s := newSet(t, balancer.Config{})
 	x, y := []string{named(t, "x")}, []string{named(t, "y")}
 	require.NoError(t, s.Ensure("b", 0, x))
@@ -67,7 +67,7 @@ func TestASetFollowsWhatItIsAskedFor(t *testing.T) {
 	require.Equal(t, "x", ask(t, addr))
 }
 
-func TestABalancerThatMovesLeavesItsConnectionsTheirTime(t *testing.T) {
+func TestMovedBalancerDrainsConnections(t *testing.T) {
 	s := newSet(t, balancer.Config{Drain: time.Hour})
 	x := []string{named(t, "x")}
 	require.NoError(t, s.Ensure("spare", 0, nil))
@@ -87,7 +87,7 @@ func TestABalancerThatMovesLeavesItsConnectionsTheirTime(t *testing.T) {
 	require.NoError(t, c.Close())
 }
 
-func TestWhatWasRemovedIsCutWhenItsTimeIsOver(t *testing.T) {
+func TestRemovedBackendIsCutAfterDrainTimeout(t *testing.T) {
 	s := newSet(t, balancer.Config{Drain: time.Millisecond})
 	require.NoError(t, s.Ensure("a", 0, []string{named(t, "x")}))
 	addr, _ := at(t, s, "a")
@@ -97,7 +97,7 @@ func TestWhatWasRemovedIsCutWhenItsTimeIsOver(t *testing.T) {
 	require.Empty(t, answer(t, c))
 }
 
-func TestAPortThatAnotherProgramHasIsAnError(t *testing.T) {
+func TestTakenPortIsAnError(t *testing.T) {
 	other, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer other.Close()
@@ -117,7 +117,7 @@ func TestAPortThatAnotherProgramHasIsAnError(t *testing.T) {
 	require.Equal(t, "y", ask(t, other.Addr().String()))
 }
 
-func TestBalancersThatSwapPortsGetThere(t *testing.T) {
+func TestBalancersMaySwapPorts(t *testing.T) {
 	s := newSet(t, balancer.Config{})
 	x, y := []string{named(t, "x")}, []string{named(t, "y")}
 	require.NoError(t, s.Ensure("a", 0, x))
@@ -133,7 +133,7 @@ func TestBalancersThatSwapPortsGetThere(t *testing.T) {
 	require.Equal(t, "x", ask(t, addrB))
 }
 
-func TestAClosedSetIsEmptyAndStaysSo(t *testing.T) {
+func TestClosedSetStaysEmpty(t *testing.T) {
 	cause := errors.New("enough")
 	s := newSet(t, balancer.Config{Drain: time.Hour})
 	x := []string{named(t, "x")}
@@ -155,7 +155,7 @@ func TestAClosedSetIsEmptyAndStaysSo(t *testing.T) {
 	closes(t, s, nil)
 }
 
-func TestCloseWaitsForWhatStillDrains(t *testing.T) {
+func TestCloseWaitsForDrainingConnections(t *testing.T) {
 	s := newSet(t, balancer.Config{Drain: time.Hour})
 	require.NoError(t, s.Ensure("a", 0, []string{named(t, "x")}))
 	a, _ := s.Get("a")
@@ -169,14 +169,14 @@ func TestCloseWaitsForWhatStillDrains(t *testing.T) {
 	require.Zero(t, a.Stats().Open)
 }
 
-func TestPortsAreWithinTheirLimits(t *testing.T) {
+func TestPortsAreValidated(t *testing.T) {
 	s := newSet(t, balancer.Config{})
 	for _, port := range []int{-1, 65536} {
 		require.ErrorContains(t, s.Ensure("a", port, nil), "the limits are 0 and 65535")
 	}
 }
 
-func TestABackendOfASetIsBusyWhileABalancerThatHasMovedDrains(t *testing.T) {
+func TestBackendIsBusyWhileMovedBalancerDrains(t *testing.T) {
 	s := newSet(t, balancer.Config{})
 	x, y := named(t, "x"), named(t, "y")
 	require.NoError(t, s.Ensure("a", 0, []string{x}))

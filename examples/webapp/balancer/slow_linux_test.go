@@ -36,7 +36,7 @@ func silent(t *testing.T) string {
 	}
 }
 
-func TestABackendThatDoesNotAnswerIsSkippedAfterTheDialTimeout(t *testing.T) {
+func TestSilentBackendIsSkippedAfterDialTimeout(t *testing.T) {
 	b := listen(t, balancer.Config{DialTimeout: 20 * time.Millisecond}, silent(t), named(t, "x"))
 	require.Equal(t, "x", ask(t, b.Addr().String()))
 }

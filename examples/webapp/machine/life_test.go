@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 )
 
-func TestAReplicaStartsGetsReadyAndStops(t *testing.T) {
+func TestReplicaLifecycle(t *testing.T) {
 	w := run(t, machine.Config{})
 	before := time.Now()
 	w.start("a-1")
@@ -45,7 +45,7 @@ func TestAReplicaStartsGetsReadyAndStops(t *testing.T) {
 	require.NoError(t, w.Kill(context.Background(), "a-1"))
 }
 
-func TestADeathFromOutsideIsSeen(t *testing.T) {
+func TestExternalKillIsDetected(t *testing.T) {
 	w := run(t, machine.Config{})
 	r := w.running("a-1")
 	signal(t, r.PID, syscall.SIGKILL)
@@ -54,7 +54,7 @@ func TestADeathFromOutsideIsSeen(t *testing.T) {
 	require.ErrorIs(t, w.Probe(context.Background(), r), machine.ErrUnhealthy)
 }
 
-func TestFailedProbesInARowMakeAReplicaUnhealthy(t *testing.T) {
+func TestConsecutiveFailedProbesMakeReplicaUnhealthy(t *testing.T) {
 	w := run(t, machine.Config{Failures: 2})
 	w.running("a-1")
 	state := func() machine.State { return find(w.list(), "a-1").State }
@@ -85,7 +85,7 @@ func TestFailedProbesInARowMakeAReplicaUnhealthy(t *testing.T) {
 	require.Equal(t, machine.Running, state())
 }
 
-func TestAnIDThatIsUsedAgainIsAnotherReplica(t *testing.T) {
+func TestReusedIDIsAnotherReplica(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	w.ReportHealth("a-1", nil)
@@ -95,7 +95,7 @@ func TestAnIDThatIsUsedAgainIsAnotherReplica(t *testing.T) {
 	require.Contains(t, []machine.State{machine.Starting, machine.Running}, find(w.list(), "a-1").State)
 }
 
-func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
+func TestEveryStepIsReportedAsChange(t *testing.T) {
 	w := run(t, machine.Config{})
 	changes := 0
 	m, err := machine.Open(w.dir, machine.Config{Changed: func() { changes++ }})
@@ -112,7 +112,7 @@ func TestEveryStepOfTheMachineIsAChange(t *testing.T) {
 	require.LessOrEqual(t, changes, 4, "that it listened may have been seen as well")
 }
 
-func TestADrainingReplicaGoesOnUntilItIsStopped(t *testing.T) {
+func TestDrainingReplicaRunsUntilStopped(t *testing.T) {
 	w := run(t, machine.Config{})
 	r := w.running("a-1")
 	w.ReportHealth("a-1", nil)
@@ -131,7 +131,7 @@ func TestADrainingReplicaGoesOnUntilItIsStopped(t *testing.T) {
 }
 
 // A process that was suspended may have lost its right to act since it looked.
-func TestNothingIsStartedOrSignalledWithoutPermission(t *testing.T) {
+func TestNothingIsStartedOrSignaledWithoutPermission(t *testing.T) {
 	var permit error
 	type key struct{}
 	ctx := context.WithValue(t.Context(), key{}, "of the caller")
@@ -155,7 +155,7 @@ func TestNothingIsStartedOrSignalledWithoutPermission(t *testing.T) {
 	w.untilGone()
 }
 
-func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {
+func TestOnlyHealthTransitionsAreReported(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	w.ReportHealth("a-1", nil)
@@ -165,7 +165,7 @@ func TestOnlyAChangeOfHealthIsAChange(t *testing.T) {
 	require.Empty(t, w.changed)
 }
 
-func TestASuspendedReplicaFailsProbesAndCanBeKilled(t *testing.T) {
+func TestSuspendedReplicaFailsProbesAndCanBeKilled(t *testing.T) {
 	w := run(t, machine.Config{Grace: time.Hour})
 	r := w.running("a-1")
 	suspend(t, r.PID)
@@ -181,7 +181,7 @@ func TestASuspendedReplicaFailsProbesAndCanBeKilled(t *testing.T) {
 	w.logged("id=a-1", "signal: killed")
 }
 
-func TestStopKillsOnlyWhenTheGraceIsOver(t *testing.T) {
+func TestStopKillsAfterGracePeriod(t *testing.T) {
 	t.Run("before, another Stop does nothing", func(t *testing.T) {
 		w := run(t, machine.Config{Grace: time.Hour})
 		r := w.running("a-1")
@@ -204,7 +204,7 @@ func TestStopKillsOnlyWhenTheGraceIsOver(t *testing.T) {
 	})
 }
 
-func TestAProbeIsOfThisReplica(t *testing.T) {
+func TestProbeChecksReplicaIdentity(t *testing.T) {
 	w := run(t, machine.Config{})
 	r := w.running("a-1")
 	impostor := r
@@ -235,7 +235,7 @@ func TestAProbeIsOfThisReplica(t *testing.T) {
 }
 
 // When this process cannot ask, for want of descriptors, that says nothing of the replica.
-func TestAProbeThatCannotBeMadeIsNotHeldAgainstTheReplica(t *testing.T) {
+func TestProbeErrorOfMachineIsNoFailure(t *testing.T) {
 	w := run(t, machine.Config{})
 	r := w.running("a-1")
 	require.NoError(t, w.Probe(context.Background(), r))
@@ -256,7 +256,7 @@ func TestAProbeThatCannotBeMadeIsNotHeldAgainstTheReplica(t *testing.T) {
 	require.NotErrorIs(t, w.Probe(calledOff, r), machine.ErrUnhealthy)
 }
 
-func TestTwentyReplicasStartAtOnceAndStopAllLeavesNothing(t *testing.T) {
+func TestStopAllLeavesNothingOfTwentyReplicas(t *testing.T) {
 	w := run(t, machine.Config{})
 	const n = 20
 	var wg sync.WaitGroup
@@ -288,7 +288,7 @@ func TestTwentyReplicasStartAtOnceAndStopAllLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestStopAllKillsWhatDoesNotStop(t *testing.T) {
+func TestStopAllKillsUnresponsiveReplicas(t *testing.T) {
 	for name, start := range map[string]func() (machine.Config, context.Context){
 		"when the grace is over": func() (machine.Config, context.Context) {
 			return machine.Config{Grace: 20 * time.Millisecond}, context.Background()
@@ -310,7 +310,7 @@ func TestStopAllKillsWhatDoesNotStop(t *testing.T) {
 	}
 }
 
-func TestReplicasHaveASessionAndFilesOfTheirOwn(t *testing.T) {
+func TestReplicasHaveTheirOwnSessionAndFiles(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	r := w.running("a-2")
@@ -344,7 +344,7 @@ func TestRunRunsOnce(t *testing.T) {
 	require.ErrorIs(t, w.Run(context.Background()), machine.ErrRunning)
 }
 
-func TestOpenChecksItsConfig(t *testing.T) {
+func TestOpenRejectsInvalidConfig(t *testing.T) {
 	for want, cfg := range map[string]machine.Config{
 		"Config.Grace is -1ns, must not be negative":  {Grace: -1},
 		"Config.Failures is -1, must not be negative": {Failures: -1},
@@ -358,7 +358,7 @@ func TestOpenChecksItsConfig(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOTDIR)
 }
 
-func TestAContextThatHasEndedIsTheCause(t *testing.T) {
+func TestEndedContextReturnsItsCause(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -23,7 +23,7 @@ import (
 
 const record = `{"app":"app","revision":"r1","message":"hello","created":"2024-02-29T12:00:00Z"}` + "\n"
 
-func TestAnOrphanIsAdopted(t *testing.T) {
+func TestOrphanIsAdopted(t *testing.T) {
 	w := run(t, machine.Config{})
 	startElsewhere(t, w.dir, "")
 	r := find(w.list(), "orphan")
@@ -41,7 +41,7 @@ func TestAnOrphanIsAdopted(t *testing.T) {
 	require.Empty(t, w.files())
 }
 
-func TestASuspendedReplicaOutlivesItsStarter(t *testing.T) {
+func TestSuspendedReplicaOutlivesStarter(t *testing.T) {
 	w := run(t, machine.Config{})
 	starter := exec.Command(os.Args[0], "starter", w.dir, "")
 	output, err := starter.StdoutPipe()
@@ -60,7 +60,7 @@ func TestASuspendedReplicaOutlivesItsStarter(t *testing.T) {
 	require.NoError(t, w.Probe(context.Background(), r))
 }
 
-func TestACrashBeforeTheProcessIsThereLeavesAStaleRecord(t *testing.T) {
+func TestCrashBeforeProcessStartsLeavesStaleRecord(t *testing.T) {
 	w := run(t, machine.Config{})
 	startElsewhere(t, w.dir, "in the middle")
 	require.Equal(t, []string{"orphan.replica.json", "orphan.replica.log"}, w.files())
@@ -68,7 +68,7 @@ func TestACrashBeforeTheProcessIsThereLeavesAStaleRecord(t *testing.T) {
 	require.Empty(t, w.files())
 }
 
-func TestListRemovesStaleRecordsAndNothingElse(t *testing.T) {
+func TestListRemovesOnlyStaleRecords(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.write("a-1.replica.json", record+`{"pid":1,"port":80}`+"\n")
 	w.write("a-1.replica.log", "log")
@@ -87,7 +87,7 @@ func TestListRemovesStaleRecordsAndNothingElse(t *testing.T) {
 	require.ErrorContains(t, w.Start(context.Background(), spec("a-5")), "other processes keep getting in the way")
 }
 
-func TestARecordThatIsNotWholeIsAReplicaThatIsStarting(t *testing.T) {
+func TestPartialRecordMeansStartingReplica(t *testing.T) {
 	w := run(t, machine.Config{})
 	created := time.Date(2024, 2, 29, 12, 0, 0, 0, time.UTC)
 	for i, test := range []struct {
@@ -119,7 +119,7 @@ func TestARecordThatIsNotWholeIsAReplicaThatIsStarting(t *testing.T) {
 	}
 }
 
-func TestASignalGoesToNobodyElse(t *testing.T) {
+func TestSignalGoesOnlyToReplica(t *testing.T) {
 	w := run(t, machine.Config{})
 	innocent := exec.Command("cat")
 	in, err := innocent.StdinPipe()
@@ -140,7 +140,7 @@ func TestASignalGoesToNobodyElse(t *testing.T) {
 	require.NoError(t, innocent.Wait())
 }
 
-func TestAProcessThatDoesNotHoldItsRecordGetsNoSignal(t *testing.T) {
+func TestProcessWithoutRecordLockGetsNoSignal(t *testing.T) {
 	w := run(t, machine.Config{Grace: time.Nanosecond})
 	innocent := exec.Command("sleep", "60")
 	innocent.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -172,7 +172,7 @@ func TestAProcessThatDoesNotHoldItsRecordGetsNoSignal(t *testing.T) {
 	require.NoError(t, w.Probe(context.Background(), other))
 }
 
-func TestADirectoryThatIsRemovedComesBack(t *testing.T) {
+func TestRemovedDirectoryIsRecreated(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.running("a-1")
 	require.NoError(t, os.RemoveAll(w.dir))
@@ -181,7 +181,7 @@ func TestADirectoryThatIsRemovedComesBack(t *testing.T) {
 	require.NoError(t, w.StopAll(context.Background()))
 }
 
-func TestStartRefusesWhatCannotBeAReplica(t *testing.T) {
+func TestStartRejectsInvalidReplicas(t *testing.T) {
 	w := run(t, machine.Config{})
 	for _, id := range []string{"", ".", "..", "a/b", "-a", ".a", "a b", "ä", strings.Repeat("a", 101)} {
 		require.ErrorIs(t, w.Start(context.Background(), machine.Spec{ID: id}), machine.ErrInvalid, id)
@@ -192,14 +192,14 @@ func TestStartRefusesWhatCannotBeAReplica(t *testing.T) {
 	w.start(strings.Repeat("Z", 97) + "-_.")
 }
 
-func TestAStartThatFailsLeavesNothing(t *testing.T) {
+func TestFailedStartLeavesNothing(t *testing.T) {
 	w := run(t, machine.Config{Command: func(machine.Spec) *exec.Cmd { return exec.Command("/nowhere/to/be/found") }})
 	require.ErrorIs(t, w.Start(context.Background(), spec("a-1")), os.ErrNotExist)
 	require.Empty(t, w.files())
 	require.Empty(t, w.list())
 }
 
-func TestAReplicaThatDiesAtOnceIsSeenDead(t *testing.T) {
+func TestReplicaDyingAtStartIsSeenDead(t *testing.T) {
 	w := run(t, machine.Config{Command: func(machine.Spec) *exec.Cmd { return exec.Command("false") }})
 	for i := range 10 {
 		w.start(fmt.Sprintf("a-%d", i))
@@ -207,7 +207,7 @@ func TestAReplicaThatDiesAtOnceIsSeenDead(t *testing.T) {
 	w.untilGone()
 }
 
-func TestOneIDIsStartedOnce(t *testing.T) {
+func TestIDIsStartedOnce(t *testing.T) {
 	w := run(t, machine.Config{})
 	other := runIn(t, w.dir, machine.Config{})
 	w.write("a-1.replica.json", record) // stale: both want to make way
@@ -235,7 +235,7 @@ func TestOneIDIsStartedOnce(t *testing.T) {
 	require.Len(t, w.list(), 1)
 }
 
-func TestOpenSweepsWhatACrashLeft(t *testing.T) {
+func TestOpenRemovesLeftoversOfCrash(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.write(".dead.replica.new", record)
 	w.write(".alive.replica.new", record)
@@ -246,7 +246,7 @@ func TestOpenSweepsWhatACrashLeft(t *testing.T) {
 	require.Equal(t, []string{".alive.replica.new", ".other"}, w.files())
 }
 
-func TestALateRemoverLeavesTheNextRecordAlone(t *testing.T) {
+func TestLateRemoverLeavesNextRecordAlone(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.write("a-1.replica.json", record)
 	remove, err := machine.RemoverOf(w.dir, "a-1")
@@ -262,7 +262,7 @@ func TestALateRemoverLeavesTheNextRecordAlone(t *testing.T) {
 	require.NoError(t, remove())
 }
 
-func TestASuspendedRemoverHoldsNobodyUp(t *testing.T) {
+func TestSuspendedRemoverBlocksNobody(t *testing.T) {
 	w := run(t, machine.Config{})
 	w.write("a-1.replica.json", record)
 	remover := w.hold(".") // the lock that it would hold
@@ -275,9 +275,9 @@ func TestASuspendedRemoverHoldsNobodyUp(t *testing.T) {
 	w.start("a-1")
 }
 
-// TestListsAtOnceAreTrue has two Machines list, and others open, while one starts and stops: none may fail, and none may miss a
+// TestConcurrentListsAreCorrect has two Machines list, and others open, while one starts and stops: none may fail, and none may miss a
 // replica for which Start has returned and Stop was not called, or take one that is dead for alive.
-func TestListsAtOnceAreTrue(t *testing.T) {
+func TestConcurrentListsAreCorrect(t *testing.T) {
 	w := run(t, machine.Config{})
 	var mu sync.Mutex
 	phase := make(map[string]int) // by ID: 1 alive, 2 dying, 3 dead

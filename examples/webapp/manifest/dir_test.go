@@ -63,7 +63,7 @@ func app(name string, port int) string {
 	return fmt.Sprintf(`{"name": %q, "replicas": 1, "port": %d}`, name, port)
 }
 
-func TestListReadsWhatIsThere(t *testing.T) {
+func TestListReadsDirectory(t *testing.T) {
 	w := open(t)
 	w.lists("")
 	w.write("2.json", app("a", 2))
@@ -79,7 +79,7 @@ func TestListReadsWhatIsThere(t *testing.T) {
 	require.Empty(t, w.Problems())
 }
 
-func TestABadFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
+func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
@@ -102,7 +102,7 @@ func TestABadFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 	w.lists("", "manifest: a.json: the file is empty")
 }
 
-func TestAFileThatIsNoFileIsAProblemOfItsOwn(t *testing.T) {
+func TestNonRegularFileIsASeparateProblem(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	require.NoError(t, os.Mkdir(filepath.Join(w.path, "dir.json"), 0o700))
@@ -123,7 +123,7 @@ func TestAFileThatIsNoFileIsAProblemOfItsOwn(t *testing.T) {
 	w.lists("a:1 b:2", "manifest: big.json: the file has more than 65536 bytes")
 }
 
-func TestADirectoryThatCannotBeReadIsAnError(t *testing.T) {
+func TestUnreadableDirectoryIsAnError(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
@@ -141,7 +141,7 @@ func TestADirectoryThatCannotBeReadIsAnError(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 }
 
-func TestOpenNeedsADirectory(t *testing.T) {
+func TestOpenRequiresDirectory(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	_, err := manifest.Open(missing, manifest.Config{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
@@ -151,13 +151,13 @@ func TestOpenNeedsADirectory(t *testing.T) {
 	require.EqualError(t, err, "manifest: open directory: open "+missing+": not a directory")
 }
 
-func TestOpenNamesTheFieldThatIsWrong(t *testing.T) {
+func TestOpenNamesInvalidField(t *testing.T) {
 	path := t.TempDir()
 	_, err := manifest.Open(path, manifest.Config{ReadTimeout: -1})
 	require.EqualError(t, err, "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative")
 }
 
-func TestTheFirstToHaveANameKeepsIt(t *testing.T) {
+func TestFirstFileKeepsName(t *testing.T) {
 	w := open(t)
 	w.write("2.json", app("a", 2))
 	w.write("3.json", app("a", 3))
@@ -173,7 +173,7 @@ func TestTheFirstToHaveANameKeepsIt(t *testing.T) {
 	w.lists("a:1 c:3", "recovered 3.json")
 }
 
-func TestAFileThatTakesTheNameOfAnotherKeepsItsOwn(t *testing.T) {
+func TestFileTakingUsedNameKeepsItsOwnApp(t *testing.T) {
 	w := open(t)
 	w.write("1.json", app("a", 1))
 	w.write("2.json", app("b", 2))
@@ -182,7 +182,7 @@ func TestAFileThatTakesTheNameOfAnotherKeepsItsOwn(t *testing.T) {
 	w.lists("a:1 b:2", `manifest: 1.json: name: "b" is taken by 2.json`)
 }
 
-func TestTwoAppsWithOnePortAreAProblemOfTheLaterOne(t *testing.T) {
+func TestPortConflictIsAProblemOfTheLaterApp(t *testing.T) {
 	w := open(t)
 	w.write("2.json", app("b", 8001))
 	w.lists("b:8001")
@@ -192,7 +192,7 @@ func TestTwoAppsWithOnePortAreAProblemOfTheLaterOne(t *testing.T) {
 	w.lists("a:8001 b:8002", "recovered 1.json")
 }
 
-func TestFilesThatSwapPortsAndNamesAreNoConflict(t *testing.T) {
+func TestFilesMaySwapPortsAndNames(t *testing.T) {
 	w := open(t)
 	w.write("1.json", app("a", 1))
 	w.write("2.json", app("b", 2))
@@ -206,14 +206,14 @@ func TestFilesThatSwapPortsAndNamesAreNoConflict(t *testing.T) {
 	w.lists("a:2 b:1")
 }
 
-func TestAConflictCannotWriteToTheTerminal(t *testing.T) {
+func TestConflictErrorIsEscapedForTerminal(t *testing.T) {
 	w := open(t)
 	w.write("\x1b.json", app("a", 1))
 	w.write("b.json", app("b", 1))
 	w.lists("a:1", `manifest: b.json: port: 1 is taken by "\x1b.json"`)
 }
 
-func TestARenamedFileKeepsItsApp(t *testing.T) {
+func TestRenamedFileKeepsItsApp(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
@@ -221,7 +221,7 @@ func TestARenamedFileKeepsItsApp(t *testing.T) {
 	w.lists("a:1")
 }
 
-func TestListsAtOnceAgreeInTheEnd(t *testing.T) {
+func TestConcurrentListsConverge(t *testing.T) {
 	path := t.TempDir()
 	dir, err := manifest.Open(path, manifest.Config{})
 	require.NoError(t, err)
@@ -251,7 +251,7 @@ func TestListsAtOnceAgreeInTheEnd(t *testing.T) {
 	require.Empty(t, dir.Problems())
 }
 
-func TestAListThatTookLongDoesNotUndoALaterOne(t *testing.T) {
+func TestSlowListDoesNotUndoLaterOne(t *testing.T) {
 	dir, err := manifest.Open(t.TempDir(), manifest.Config{})
 	require.NoError(t, err)
 	a, b := manifest.Manifest{Name: "a", Port: 1}, manifest.Manifest{Name: "b", Port: 2}

@@ -13,7 +13,7 @@ import (
 
 const blue = `{"name": "blue", "replicas": 3, "port": 8001, "message": "hello"}`
 
-func TestParseReadsAWholeManifest(t *testing.T) {
+func TestParseReadsManifest(t *testing.T) {
 	m, err := manifest.Parse("blue.json", []byte(blue+"\n"))
 	require.NoError(t, err)
 	require.Equal(t, manifest.Manifest{Name: "blue", Replicas: 3, Port: 8001, Message: "hello"}, m)
@@ -85,7 +85,7 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 	}
 }
 
-func TestAFileNameCannotWriteToTheTerminal(t *testing.T) {
+func TestFileNameIsEscapedForTerminal(t *testing.T) {
 	_, err := manifest.Parse("a\x1b[2J\n.json", nil)
 	require.EqualError(t, err, `manifest: "a\x1b[2J\n.json": the file is empty`)
 	_, err = manifest.Parse("with space.json", nil)

@@ -32,7 +32,7 @@ func lease(t *testing.T, f *os.File, kind uintptr) {
 	}
 }
 
-func TestAFileThatBlocksHoldsUpNeitherTheOthersNorTheEnd(t *testing.T) {
+func TestBlockingFileDelaysNeitherOthersNorStop(t *testing.T) {
 	w := open(t)
 	var err error
 	w.Dir, err = manifest.Open(w.path, manifest.Config{
@@ -65,7 +65,7 @@ func TestAFileThatBlocksHoldsUpNeitherTheOthersNorTheEnd(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextEndsAReadThatBlocks(t *testing.T) {
+func TestContextEndsBlockedRead(t *testing.T) {
 	w := open(t)
 	var err error
 	w.Dir, err = manifest.Open(w.path, manifest.Config{ReadTimeout: time.Hour})

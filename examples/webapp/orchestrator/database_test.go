@@ -8,14 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheProgramWithoutDatabasesSaysWhichOneHasThem(t *testing.T) {
+func TestProgramWithoutDatabasesNamesTheOneWithThem(t *testing.T) {
 	var out strings.Builder
 	require.Equal(t, 1, run([]string{"-store", "sqlite:webapp.db"}, io.Discard, &out))
 	require.Equal(t, "webapp: open -store \"sqlite:webapp.db\": "+
 		"this program has no databases, but go run ./examples/webapp/stores does\n", out.String())
 }
 
-func TestAProgramThatIsGivenADatabaseOffersIt(t *testing.T) {
+func TestProgramWithDatabaseOffersIt(t *testing.T) {
 	openers := map[string]Opener{"nats": nil, "etcd": nil}
 	var out strings.Builder
 	require.Zero(t, Main([]string{"-h"}, io.Discard, &out, openers))

@@ -20,7 +20,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 )
 
-func TestAHangupStopsInOrder(t *testing.T) {
+func TestHangupStopsInOrder(t *testing.T) {
 	r := newRig(t, app(t, "hello", 2))
 	p := r.program()
 	p.line("Running")
@@ -30,7 +30,7 @@ func TestAHangupStopsInOrder(t *testing.T) {
 	require.Empty(t, r.list())
 }
 
-func TestAnOutputThatNobodyReadsStopsInOrder(t *testing.T) {
+func TestClosedOutputStopsInOrder(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
 	p := r.program()
@@ -42,7 +42,7 @@ func TestAnOutputThatNobodyReadsStopsInOrder(t *testing.T) {
 	require.Empty(t, r.list())
 }
 
-func TestADemoThatIsCutOffLeavesNothing(t *testing.T) {
+func TestKilledDemoLeavesNothing(t *testing.T) {
 	for name, cut := range map[string]func(*program) error{
 		"by a hangup":                  func(p *program) error { return p.Process.Signal(syscall.SIGHUP) },
 		"by Ctrl-C":                    func(p *program) error { return p.Process.Signal(os.Interrupt) },
@@ -62,7 +62,7 @@ func TestADemoThatIsCutOffLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestASecondCtrlCEndsADemoAtOnceAndLeavesNothing(t *testing.T) {
+func TestSecondCtrlCEndsDemoAndLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	p := r.program("-demo")
 	url := regexp.MustCompile(`http://\S+`).FindString(p.line("Running", "3 replicas ready"))
@@ -96,7 +96,7 @@ func TestASecondCtrlCEndsADemoAtOnceAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAStateDirectoryThatIsRemovedComesBack(t *testing.T) {
+func TestRemovedStateDirectoryIsRecreated(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
 	p := r.program("-lease", "1s")
@@ -118,7 +118,7 @@ func TestAStateDirectoryThatIsRemovedComesBack(t *testing.T) {
 	require.Empty(t, r.list())
 }
 
-func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
+func TestWritableByOthersStateDirectoryIsRejected(t *testing.T) {
 	r := newRig(t)
 	says := func(want string) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestAStateDirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheStateDirectoryIsWhereNobodyElseCanBeFaster(t *testing.T) {
+func TestStateDirectoryIsPrivate(t *testing.T) {
 	dir, err := stateDir("", "manifests")
 	require.NoError(t, err)
 	require.False(t, strings.HasPrefix(dir, os.TempDir()), dir)
@@ -145,7 +145,7 @@ func TestTheStateDirectoryIsWhereNobodyElseCanBeFaster(t *testing.T) {
 	require.NotEqual(t, dir, other)
 }
 
-func TestStatusMakesNoDirectory(t *testing.T) {
+func TestStatusCreatesNoDirectory(t *testing.T) {
 	r := newRig(t)
 	var out strings.Builder
 	require.Equal(t, 1, run([]string{"-state", r.state, "-status"}, io.Discard, &out))
@@ -154,7 +154,7 @@ func TestStatusMakesNoDirectory(t *testing.T) {
 }
 
 // On a disk that is full the lease cannot be renewed, and so it is lost.
-func TestCtrlCWithoutALeaseSaysWhichReplicasGoOn(t *testing.T) {
+func TestCtrlCWithoutLeaseNamesReplicasLeftRunning(t *testing.T) {
 	r := newRig(t, app(t, "hello", 2))
 	p := r.program("-lease", "1s")
 	p.line("Running")
@@ -169,7 +169,7 @@ func TestCtrlCWithoutALeaseSaysWhichReplicasGoOn(t *testing.T) {
 	require.Equal(t, pids, pidsOf(r.list()), "they are for the next leader to adopt")
 }
 
-func TestOnlyACopyThatLeadsShowsItsTables(t *testing.T) {
+func TestOnlyLeaderShowsItsTables(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -191,7 +191,7 @@ func TestOnlyACopyThatLeadsShowsItsTables(t *testing.T) {
 	require.NotContains(t, out.String(), "Running")
 }
 
-func TestTheTablesOfADeadLeaderAreNotShown(t *testing.T) {
+func TestDeadLeadersTablesAreNotShown(t *testing.T) {
 	r := newRig(t, app(t, "hello", 1))
 	p := r.program()
 	p.line("Running")
@@ -203,7 +203,7 @@ func TestTheTablesOfADeadLeaderAreNotShown(t *testing.T) {
 	require.Contains(t, out.String(), "who led last, does not answer")
 }
 
-func TestAPollThatFailsIsLoggedOnce(t *testing.T) {
+func TestFailedPollIsLoggedOnce(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
 	p := r.program()
@@ -228,7 +228,7 @@ func TestAPollThatFailsIsLoggedOnce(t *testing.T) {
 	require.Zero(t, p.end())
 }
 
-func TestHelpSaysWhatTheProgramIsAndWhatAManifestLooksLike(t *testing.T) {
+func TestHelpDescribesProgramAndManifest(t *testing.T) {
 	var out strings.Builder
 	require.Zero(t, run([]string{"-h"}, io.Discard, &out))
 	require.Contains(t, out.String(), "webapp keeps what runs on this machine equal to a directory of manifests")
@@ -236,7 +236,7 @@ func TestHelpSaysWhatTheProgramIsAndWhatAManifestLooksLike(t *testing.T) {
 	require.Contains(t, out.String(), "-demo")
 }
 
-func TestTheNameOfAFileCannotWriteToTheTerminal(t *testing.T) {
+func TestFileNameIsEscapedForTerminal(t *testing.T) {
 	r := newRig(t, app(t, "hello", 1))
 	require.NoError(t, os.WriteFile(filepath.Join(r.manifests, "\x1b[2J\r.json"), nil, 0o600))
 	p := r.program()
@@ -245,7 +245,7 @@ func TestTheNameOfAFileCannotWriteToTheTerminal(t *testing.T) {
 	require.NotContains(t, line, "\x1b")
 }
 
-func TestALeaderThatWasSuspendedLeavesTheReplicasOfTheNextAlone(t *testing.T) {
+func TestSuspendedLeaderLeavesSuccessorsReplicasAlone(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
 	first := r.program("-lease", "1s")

@@ -37,7 +37,7 @@ func eachFleet(do func(fleet)) {
 	}
 }
 
-func TestAPlanNeverLeavesTooFewReadyNorStartsTooMany(t *testing.T) {
+func TestPlanKeepsReadyAndSurgeLimits(t *testing.T) {
 	eachFleet(func(f fleet) {
 		spec := DeploymentSpec{Replicas: f.n}
 		rs := f.replicas(spec)
@@ -62,7 +62,7 @@ func TestAPlanNeverLeavesTooFewReadyNorStartsTooMany(t *testing.T) {
 }
 
 // When whatever starts gets ready and whatever is stopped ends, the plans come to an end: N ready, all of the revision.
-func TestPlansReachTheSpecFromEveryFleet(t *testing.T) {
+func TestPlansReachSpecFromEveryFleet(t *testing.T) {
 	eachFleet(func(f fleet) {
 		spec := DeploymentSpec{Replicas: f.n}
 		rs := f.replicas(spec)
@@ -84,7 +84,7 @@ func TestPlansReachTheSpecFromEveryFleet(t *testing.T) {
 }
 
 // A revision that never gets ready takes nothing down, and the next one gets through although it is there.
-func TestARevisionThatNeverGetsReadyIsReplacedByTheNext(t *testing.T) {
+func TestUnreadyRevisionIsReplacedByNext(t *testing.T) {
 	bad, good := DeploymentSpec{Replicas: 3, Message: "bad"}, DeploymentSpec{Replicas: 3, Message: "good"}
 	rs := fleet{oldReady: 3}.replicas(bad)
 	step := func(spec DeploymentSpec) {
@@ -116,7 +116,7 @@ func TestARevisionThatNeverGetsReadyIsReplacedByTheNext(t *testing.T) {
 	require.Zero(t, planFor(good, rs))
 }
 
-func TestStatusSaysHowAnAppIsDoing(t *testing.T) {
+func TestStatusDescribesApps(t *testing.T) {
 	app := WebAppSpec{Replicas: 2, Port: 80, Message: "m"}
 	spec := DeploymentSpec{Replicas: 2, Message: "m"}
 	service := Service{Spec: ServiceSpec{Port: 80}, Status: ServiceStatus{Address: "127.0.0.1:80", Backends: 2}}

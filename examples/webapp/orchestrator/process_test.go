@@ -110,7 +110,7 @@ func TestCtrlCStopsInOrder(t *testing.T) {
 	require.Empty(t, r.list())
 }
 
-func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
+func TestSecondCtrlCExitsAndNextRunCleansUp(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
 	p := r.program("-lease", "1s")
@@ -134,7 +134,7 @@ func TestASecondCtrlCExitsAtOnceAndTheNextRunTakesCareOfTheRest(t *testing.T) {
 	require.Empty(t, r.list())
 }
 
-func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
+func TestStandbyTakesOverAndAdoptsReplicas(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
 	first := r.program() // with the lease of the default, which a busy machine does not lose
@@ -149,7 +149,7 @@ func TestOneOfTwoCopiesWorksAndTheOtherTakesOverAndAdopts(t *testing.T) {
 	require.True(t, serves(hello))
 }
 
-func TestTheStatusIsPrintedOnSIGUSR1AndByDashStatus(t *testing.T) {
+func TestStatusIsPrintedOnSIGUSR1AndByFlag(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
 	var out bytes.Buffer
@@ -192,7 +192,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 	}
 }
 
-func TestTheManifestsOfTheExampleAreValid(t *testing.T) {
+func TestExampleManifestsAreValid(t *testing.T) {
 	dir, err := manifest.Open("../manifests", manifest.Config{Report: func(err error) { t.Error(err) }})
 	require.NoError(t, err)
 	list, err := dir.List(t.Context())
@@ -200,7 +200,7 @@ func TestTheManifestsOfTheExampleAreValid(t *testing.T) {
 	require.NotEmpty(t, list)
 }
 
-func TestNoSignalGoesToAProcessThatIsNotThere(t *testing.T) {
+func TestNoSignalGoesToMissingProcess(t *testing.T) {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGCONT)
 	defer signal.Stop(stopped)

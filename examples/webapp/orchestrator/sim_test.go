@@ -220,7 +220,7 @@ func simGoal(v *simtest.View) error {
 // allPlans is for the long form of the test below, of some minutes: go test ./examples/webapp/orchestrator -run Survive -all-plans
 var allPlans = flag.Bool("all-plans", false, "try every single fault at every position, in both modes")
 
-func TestTheControllersSurviveFaults(t *testing.T) {
+func TestControllersSurviveFaults(t *testing.T) {
 	in := func(mode string) func() simtest.World {
 		return func() simtest.World {
 			w := simWorld()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAManifestThatBlocksHoldsUpNeitherTheStartNorCtrlC(t *testing.T) {
+func TestBlockingManifestDelaysNeitherStartNorCtrlC(t *testing.T) {
 	r := newRig(t, app(t, "hello", 1), app(t, "stuck", 1))
 	f, err := os.OpenFile(r.file("stuck"), os.O_RDWR, 0)
 	require.NoError(t, err)

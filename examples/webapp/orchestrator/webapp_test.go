@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-func TestItStartsAndServes(t *testing.T) {
+func TestProgramStartsAndServes(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -57,7 +57,7 @@ func TestAllCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestAnAppGetsADeploymentAndAServiceThatNameTheirOwner(t *testing.T) {
+func TestAppGetsOwnedDeploymentAndService(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -74,7 +74,7 @@ func TestAnAppGetsADeploymentAndAServiceThatNameTheirOwner(t *testing.T) {
 	assert.Equal(t, ServiceSpec{Port: hello.Port}, s.Value.Spec)
 }
 
-func TestADeletedChildIsRecreatedAndItsReplicasGoOn(t *testing.T) {
+func TestDeletedChildIsRecreatedAndReplicasKeepRunning(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello).start()
 	pids := r.running(hello)
@@ -93,7 +93,7 @@ func TestADeletedChildIsRecreatedAndItsReplicasGoOn(t *testing.T) {
 	assert.True(t, serves(hello))
 }
 
-func TestChangingReplicasChangesTheDeploymentAndStartsNoneTwice(t *testing.T) {
+func TestChangingReplicasStartsNoneTwice(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()
 	for _, n := range []int{1, 4, 2, 0, 1} {
@@ -122,7 +122,7 @@ func TestDeletingTheManifestCascades(t *testing.T) {
 	require.Equal(t, pids, r.running(other))
 }
 
-func TestEventsOfCreationUpdateAndDeletionAreRecorded(t *testing.T) {
+func TestCreationUpdateAndDeletionEventsAreRecorded(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -139,7 +139,7 @@ func TestEventsOfCreationUpdateAndDeletionAreRecorded(t *testing.T) {
 	assert.GreaterOrEqual(t, reasons["Running"], 2)
 }
 
-func TestAReplicaThatDiesOrHangsIsReplaced(t *testing.T) {
+func TestDeadOrHangingReplicaIsReplaced(t *testing.T) {
 	hello := app(t, "hello", 3)
 	r := newRig(t, hello).start()
 	pids := r.running(hello)
@@ -160,7 +160,7 @@ func TestAReplicaThatDiesOrHangsIsReplaced(t *testing.T) {
 	assert.Equal(t, 1, r.reasons(kindDeployment, "hello")["Killed"])
 }
 
-func TestAChangeIsRolledOutWithNMinusOneReadyAndNoRequestFailing(t *testing.T) {
+func TestRolloutKeepsAllButOneReadyAndFailsNoRequest(t *testing.T) {
 	hello := app(t, "hello", 3)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -200,7 +200,7 @@ func TestAChangeIsRolledOutWithNMinusOneReadyAndNoRequestFailing(t *testing.T) {
 	require.Contains(t, body, "I am new")
 }
 
-func TestAPortThatIsTakenDegradesOneAppAndHealsWhenItIsFree(t *testing.T) {
+func TestTakenPortDegradesOneAppUntilFree(t *testing.T) {
 	hello, other := app(t, "hello", 1), app(t, "other", 1)
 	taken, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(hello.Port)))
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestAPortThatIsTakenDegradesOneAppAndHealsWhenItIsFree(t *testing.T) {
 	r.running(hello)
 }
 
-func TestABadManifestIsRejectedAndTheOtherAppsGoOn(t *testing.T) {
+func TestInvalidManifestIsRejectedWithoutAffectingOthers(t *testing.T) {
 	good := app(t, "good", 1)
 	r := newRig(t, good)
 	for file, text := range map[string]string{
@@ -243,7 +243,7 @@ func TestABadManifestIsRejectedAndTheOtherAppsGoOn(t *testing.T) {
 	require.Equal(t, pids, r.running(good))
 }
 
-func TestStoppingStopsTheReplicasAndReleasesTheLease(t *testing.T) {
+func TestStopStopsReplicasAndReleasesLease(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello).start()
 	pids := r.running(hello)
@@ -282,7 +282,7 @@ func (r *rig) manifestsSynced() bool { return r.Orchestrator.manifests.HasSynced
 func errOf[T any](_ store.Object[T], err error) error { return err }
 
 // A replica that ended while connections were on their way to it would lose them.
-func TestAReplicaIsStoppedWhenItsLastConnectionHasEnded(t *testing.T) {
+func TestReplicaStopsAfterLastConnectionEnds(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()
 	r.running(hello)
@@ -339,7 +339,7 @@ func TestAReplicaIsStoppedWhenItsLastConnectionHasEnded(t *testing.T) {
 	require.Empty(t, early, "it was told to stop while it had connections")
 }
 
-func TestOnlyWhoHoldsTheLeaseStartsAndStopsReplicas(t *testing.T) {
+func TestOnlyLeaseHolderStartsAndStopsReplicas(t *testing.T) {
 	var work context.Context
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store: memlease.New(), Key: leaseKey,
@@ -358,7 +358,7 @@ func TestOnlyWhoHoldsTheLeaseStartsAndStopsReplicas(t *testing.T) {
 	require.ErrorIs(t, r.machine.Start(work, spec), leaderelect.ErrTermEnded)
 }
 
-func TestAMessageFitsTheNumberOfReplicas(t *testing.T) {
+func TestMessageAgreesInNumber(t *testing.T) {
 	for n, want := range []string{
 		"no replicas are wanted, so nothing answers at http://a/",
 		"1 replica ready, open http://a/",

@@ -101,7 +101,7 @@ func get(t *testing.T, addr, path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func TestAReplicaSaysWhoItIs(t *testing.T) {
+func TestReplicaReportsItsIdentity(t *testing.T) {
 	p := start(t)
 	status, body := get(t, p.addr, "/")
 	require.Equal(t, http.StatusOK, status)
@@ -117,7 +117,7 @@ func TestAReplicaSaysWhoItIs(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("{\"pid\":%d,\"port\":%s}\n", p.Process.Pid, strings.TrimPrefix(p.addr, "127.0.0.1:")), string(record))
 }
 
-func TestTheLockIsHeldUntilTheProcessIsDead(t *testing.T) {
+func TestLockIsHeldUntilProcessDies(t *testing.T) {
 	p := start(t)
 	other, err := os.Open(p.record)
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestTheLockIsHeldUntilTheProcessIsDead(t *testing.T) {
 	require.NoError(t, tryLock(other))
 }
 
-func TestNoChildWouldInheritTheRecord(t *testing.T) {
+func TestChildrenDoNotInheritRecord(t *testing.T) {
 	p := start(t)
 	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/3", p.Process.Pid))
 	if err != nil {
@@ -140,7 +140,7 @@ func TestNoChildWouldInheritTheRecord(t *testing.T) {
 	require.NotZero(t, flags&syscall.O_CLOEXEC)
 }
 
-func TestASignalEndsItWithStatusZero(t *testing.T) {
+func TestSignalExitsWithStatusZero(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(s.String(), func(t *testing.T) {
 			p := start(t)
@@ -151,7 +151,7 @@ func TestASignalEndsItWithStatusZero(t *testing.T) {
 	}
 }
 
-func TestAReplicaWhoseRecordIsRemovedEnds(t *testing.T) {
+func TestReplicaExitsWhenRecordIsRemoved(t *testing.T) {
 	p := start(t)
 	require.NoError(t, os.Rename(p.record, p.record+"-renamed"))
 	status, _ := get(t, p.addr, "/")
@@ -161,7 +161,7 @@ func TestAReplicaWhoseRecordIsRemovedEnds(t *testing.T) {
 	require.Equal(t, "exit status 0", p.ProcessState.String())
 }
 
-func TestARequestInFlightIsFinishedAndNoOtherIsTaken(t *testing.T) {
+func TestDrainFinishesRequestInFlight(t *testing.T) {
 	p := start(t)
 	c, err := net.Dial("tcp", p.addr)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestARequestInFlightIsFinishedAndNoOtherIsTaken(t *testing.T) {
 	require.Equal(t, "exit status 0", p.ProcessState.String())
 }
 
-func TestARequestThatDoesNotEndIsCut(t *testing.T) {
+func TestEndlessRequestIsCut(t *testing.T) {
 	record := create(t)
 	fd, err := syscall.Dup(int(record.Fd())) // Run closes it
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func TestARequestThatDoesNotEndIsCut(t *testing.T) {
 	<-gone
 }
 
-func TestWhatCannotRunSaysWhy(t *testing.T) {
+func TestStartErrorsNameTheReason(t *testing.T) {
 	mine, theirs := create(t), create(t)
 	lock(t, theirs)
 	taken, err := os.OpenFile(theirs.Name(), os.O_RDWR, 0)

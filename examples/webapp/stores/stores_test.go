@@ -114,7 +114,7 @@ func (r *rig) serves() {
 	}, generous, 10*time.Millisecond)
 }
 
-func TestAnAddressOfNoDatabaseIsRefused(t *testing.T) {
+func TestAddressWithoutDatabaseIsRejected(t *testing.T) {
 	for address, says := range map[string]string{
 		"":             `webapp: open -store "": it begins with none of memory:, etcd:, nats:, postgres:, sqlite:`,
 		"mysql://host": `webapp: open -store "mysql://host": it begins with none of memory:, etcd:, nats:, postgres:, sqlite:`,

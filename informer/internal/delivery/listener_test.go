@@ -99,7 +99,7 @@ func noError(t *testing.T) func(error) {
 	return func(err error) { t.Error(err) }
 }
 
-func TestItHasSyncedWhenNoInitialObjectIsLeft(t *testing.T) {
+func TestSyncedWhenNoInitialObjectIsLeft(t *testing.T) {
 	c := newChanged()
 	l := c.listener(delivery.Handler[int, object]{}, noError(t))
 	begin(t, c, l)
@@ -121,7 +121,7 @@ func TestItHasSyncedWhenNoInitialObjectIsLeft(t *testing.T) {
 	assert.Equal(t, []string{"add 1.1 true", "add 3.3 false"}, calls)
 }
 
-func TestItHasSyncedRightAfterTheCallForTheLastInitialObject(t *testing.T) {
+func TestSyncedAfterLastInitialObject(t *testing.T) {
 	c := newChanged()
 	c.put(1)
 	l := c.listener(delivery.Handler[int, object]{OnAdd: func(object, bool) {}}, noError(t))
@@ -130,7 +130,7 @@ func TestItHasSyncedRightAfterTheCallForTheLastInitialObject(t *testing.T) {
 	assert.True(t, closed(l.Synced()))
 }
 
-func TestAFilterThatDismissesItsListenerIsTheLastCall(t *testing.T) {
+func TestFilterMayDismissItsListener(t *testing.T) {
 	c := newChanged()
 	var calls []string
 	h := log(&calls)
@@ -167,7 +167,7 @@ func TestAFilterThatDismissesItsListenerIsTheLastCall(t *testing.T) {
 	assert.Equal(t, []string{"add 1.1 false", "add 1.1 false"}, calls)
 }
 
-func TestADeletionAndACreationAreTwoCalls(t *testing.T) {
+func TestDeletionAndCreationAreTwoCalls(t *testing.T) {
 	c := newChanged()
 	c.put(1)
 	var calls []string
@@ -182,7 +182,7 @@ func TestADeletionAndACreationAreTwoCalls(t *testing.T) {
 	assert.Equal(t, []string{"add 1.1 true", "add 2.5 false", "delete 1.2 false", "add 1.6 false"}, calls)
 }
 
-func TestACallThatPanicsIsReportedAndCounts(t *testing.T) {
+func TestPanickingCallIsReportedAndCounts(t *testing.T) {
 	c := newChanged()
 	c.put(1)
 	var errs []error
@@ -203,7 +203,7 @@ func TestACallThatPanicsIsReportedAndCounts(t *testing.T) {
 	assert.Equal(t, []string{"add 1.1 true", "add 1.2 false"}, calls)
 }
 
-func TestDismissDropsWhatIsPendingAndWaitsForNobody(t *testing.T) {
+func TestDismissDropsPendingEventsWithoutWaiting(t *testing.T) {
 	c := newChanged()
 	var l *delivery.Listener[int, object]
 	var calls []string
@@ -228,7 +228,7 @@ func TestDismissDropsWhatIsPendingAndWaitsForNobody(t *testing.T) {
 	require.NoError(t, l.CheckInvariants())
 }
 
-func TestRunEndsWithItsContextOrWhenItIsDismissed(t *testing.T) {
+func TestRunEndsWithContextOrDismiss(t *testing.T) {
 	for name, end := range map[string]func(*delivery.Listener[int, object], context.CancelFunc){
 		"context": func(_ *delivery.Listener[int, object], cancel context.CancelFunc) { cancel() },
 		"dismiss": func(l *delivery.Listener[int, object], _ context.CancelFunc) { l.Dismiss() },
@@ -260,7 +260,7 @@ func TestRunEndsWithItsContextOrWhenItIsDismissed(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatEndsTheGoroutineIsReportedAndCalledNoMore(t *testing.T) {
+func TestHandlerCallingGoexitIsReportedAndDismissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newChanged()
 		var errs []error
@@ -276,7 +276,7 @@ func TestAHandlerThatEndsTheGoroutineIsReportedAndCalledNoMore(t *testing.T) {
 	})
 }
 
-func TestAnAskIsAnsweredWhenTheCallsForAllThatWasPendingHaveReturned(t *testing.T) {
+func TestAskIsAnsweredAfterPendingCallsReturn(t *testing.T) {
 	c := newChanged()
 	var calls []string
 	l := c.listener(log(&calls), noError(t))
@@ -310,7 +310,7 @@ func TestAnAskIsAnsweredWhenTheCallsForAllThatWasPendingHaveReturned(t *testing.
 	assert.True(t, closed(merged))
 }
 
-func TestWhatWasPendingGivesItsMemoryBack(t *testing.T) {
+func TestPendingEventsReleaseMemory(t *testing.T) {
 	c := newChanged()
 	l := c.listener(delivery.Handler[int, object]{}, noError(t))
 	begin(t, c, l)
@@ -326,7 +326,7 @@ func TestWhatWasPendingGivesItsMemoryBack(t *testing.T) {
 	assert.LessOrEqual(t, chains, 2*delivery.Batch)
 }
 
-func TestWhatIsPendingIsHardlyEverAllocated(t *testing.T) {
+func TestPendingEventsRarelyAllocate(t *testing.T) {
 	allocs := testing.AllocsPerRun(3, func() { delivery.FillAndDrain(4096) })
 	assert.Less(t, allocs, 4096./20+20)
 }

@@ -126,7 +126,7 @@ func (w *world) check(every bool) error {
 	return nil
 }
 
-func TestAHandlerFollowsTheCacheWhateverTheOrder(t *testing.T) {
+func TestHandlerFollowsCacheInAnyOrder(t *testing.T) {
 	small := func(o object) bool { return o.Rev%3 != 0 }
 	for seed := range uint64(2000) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -159,7 +159,7 @@ func TestAHandlerFollowsTheCacheWhateverTheOrder(t *testing.T) {
 }
 
 // A resync in pieces is every object once, in the order of the cache, and each piece is as the cache is when its turn comes.
-func TestAResyncIsEveryObjectInPieces(t *testing.T) {
+func TestResyncDeliversEveryObjectInPieces(t *testing.T) {
 	c := newChanged()
 	for key := range 7 {
 		c.put(key)

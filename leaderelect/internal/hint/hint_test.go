@@ -103,7 +103,7 @@ func has[T any](c <-chan T) (v T, ok bool) {
 	}
 }
 
-func TestNilHasNoNews(t *testing.T) {
+func TestNilReportsNothing(t *testing.T) {
 	var w *hint.Watch
 	assert.Nil(t, w.News())
 	assert.False(t, w.Live())
@@ -119,7 +119,7 @@ func TestNilHasNoNews(t *testing.T) {
 	assert.True(t, p.Stop(time.Second))
 }
 
-func TestABusyReceiverFindsTheNewestState(t *testing.T) {
+func TestBusyReceiverFindsNewestState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := hint.StartWatch(ctx, slog.Default(), second, func(ctx context.Context, report func(lease.View)) error {
@@ -142,7 +142,7 @@ func TestABusyReceiverFindsTheNewestState(t *testing.T) {
 	})
 }
 
-func TestAWatchThatFailsOrIsRestartedIsCalledAgainAfterAPause(t *testing.T) {
+func TestFailedWatchIsRestartedAfterPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		var calls atomic.Int32
@@ -177,7 +177,7 @@ func TestAWatchThatFailsOrIsRestartedIsCalledAgainAfterAPause(t *testing.T) {
 	})
 }
 
-func TestAWatchThatEndsIsCalledAgainWithoutAWarning(t *testing.T) {
+func TestEndedWatchIsRestartedWithoutWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out output
 		var calls atomic.Int32
@@ -195,7 +195,7 @@ func TestAWatchThatEndsIsCalledAgainWithoutAWarning(t *testing.T) {
 	})
 }
 
-func TestStopWaitsOnlySoLongForCallsThatHang(t *testing.T) {
+func TestStopWaitsForHangingCallsUpToLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		w := hint.StartWatch(t.Context(), slog.Default(), second, func(context.Context, func(lease.View)) error {
@@ -227,7 +227,7 @@ func (h hanging) Gone(context.Context, string) error {
 	return errors.New("too late")
 }
 
-func TestASessionIsHeldUntilItIsRenewedOrLost(t *testing.T) {
+func TestSessionIsHeldUntilRenewedOrLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		held := newSessions()
@@ -266,7 +266,7 @@ func TestASessionIsHeldUntilItIsRenewedOrLost(t *testing.T) {
 	})
 }
 
-func TestTheEndOfTheWantedSessionIsReportedOnce(t *testing.T) {
+func TestEndOfWantedSessionIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held := newSessions()
 		hold := func(name string) context.CancelFunc {
@@ -326,7 +326,7 @@ func (f failing) Gone(ctx context.Context, name string) error {
 	return f.sessions.Gone(ctx, name)
 }
 
-func TestSessionsThatFailAreCalledAgainAfterAPause(t *testing.T) {
+func TestFailedSessionsAreRetriedAfterPause(t *testing.T) {
 	for _, method := range []string{"hold", "gone"} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

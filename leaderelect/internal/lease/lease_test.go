@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-func TestWhatIsClosedIsNotMissedWhenTheTimeIsUpToo(t *testing.T) {
+func TestClosedChannelWinsOverTimeout(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
 	for range 100 { // of two events at the same time, select takes either
@@ -27,7 +27,7 @@ func TestWhatIsClosedIsNotMissedWhenTheTimeIsUpToo(t *testing.T) {
 	require.False(t, lease.ClosedWithin(make(chan struct{}), 0))
 }
 
-func TestACallThatHangsDelaysNobodyAndEightAreTheMost(t *testing.T) {
+func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls lease.Calls
 		release := make(chan struct{})
@@ -52,7 +52,7 @@ func TestACallThatHangsDelaysNobodyAndEightAreTheMost(t *testing.T) {
 	})
 }
 
-func TestACallThatPanicsOrEndsItsGoroutineIsAnError(t *testing.T) {
+func TestPanickingOrExitingCallIsAnError(t *testing.T) {
 	var calls lease.Calls
 	_, err := lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { panic("boom") })
 	require.ErrorContains(t, err, "boom")
@@ -68,7 +68,7 @@ func TestACallThatPanicsOrEndsItsGoroutineIsAnError(t *testing.T) {
 	}
 }
 
-func TestARecordThatNoElectorHasWrittenIsNotReadable(t *testing.T) {
+func TestForeignRecordIsUnreadable(t *testing.T) {
 	for _, value := range []string{"", "{", "null", `{"holder":"x"}`, `{"holder":"","incarnation":"i"}`, `{"holder":"x","incarnation":"i","released":true}`} {
 		v := lease.ViewOf([]byte(value), "v", 7, 0, time.Now())
 		assert.False(t, v.Readable, value)
@@ -81,7 +81,7 @@ func TestARecordThatNoElectorHasWrittenIsNotReadable(t *testing.T) {
 	assert.Zero(t, v.Record.Lease())
 }
 
-func TestTheClocksOfTheKernelAreReadCloseToEachOther(t *testing.T) {
+func TestKernelClocksAreReadTogether(t *testing.T) {
 	least, most := lease.Asleep()
 	assert.LessOrEqual(t, least, most)
 	assert.GreaterOrEqual(t, most, time.Duration(0))
@@ -89,7 +89,7 @@ func TestTheClocksOfTheKernelAreReadCloseToEachOther(t *testing.T) {
 	assert.InDelta(t, most, again, float64(time.Second), "the machine was not suspended")
 }
 
-func TestAllWhoWaitForCallsAreToldWhenTheLastHasReturned(t *testing.T) {
+func TestWaitersAreNotifiedAfterLastCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls lease.Calls
 		began := time.Now()
@@ -116,7 +116,7 @@ func TestAllWhoWaitForCallsAreToldWhenTheLastHasReturned(t *testing.T) {
 	})
 }
 
-func TestAWarningIsLoggedOnceInTenSecondsAndSaysHowManyWereSkipped(t *testing.T) {
+func TestWarningsAreRateLimitedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		w := lease.NewWarnings(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
@@ -148,7 +148,7 @@ func TestAWarningIsLoggedOnceInTenSecondsAndSaysHowManyWereSkipped(t *testing.T)
 	})
 }
 
-func TestAnOlderRecordLowersNothingThatWasSeen(t *testing.T) {
+func TestOlderRecordLowersNothing(t *testing.T) {
 	newest := lease.Record{Term: 3, Renewal: 7, Incarnation: "a"}
 	next := lease.Record{Term: 4, Renewal: 1, Incarnation: "b"}
 	for _, older := range []lease.Record{{Term: 2, Renewal: 9}, {Term: 3, Renewal: 6, Incarnation: "a"}, {}} {

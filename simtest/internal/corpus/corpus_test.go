@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
 )
 
-func TestWhatIsWrittenIsReadAgain(t *testing.T) {
+func TestWrittenPlansAreReadBack(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := corpus.Dir(`TestA/b="c d"`)
 	require.Equal(t, filepath.Join("testdata", "simtest", "TestA", "b=_c_d_"), dir)
@@ -31,7 +31,7 @@ func TestWhatIsWrittenIsReadAgain(t *testing.T) {
 	require.Equal(t, []corpus.Entry{{File: file, Plan: "crash-after(s create to/a#1)"}}, entries)
 }
 
-func TestAFileInThePlaceOfADirectoryIsAnError(t *testing.T) {
+func TestFileInPlaceOfDirectoryIsAnError(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("testdata", nil, 0o666))
 	_, err := corpus.Write(corpus.Dir("TestA"), "plan", "comment")

@@ -34,7 +34,7 @@ func owners(uids ...string) (text string) {
 	return `,"owners":[` + text[1:] + `]`
 }
 
-func TestAnOrphanHasNoOwnerThatLives(t *testing.T) {
+func TestOrphanHasNoLiveOwner(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", "")
 	put(db, "s.1", "child", "{}", "2", owners("1", "gone"))
@@ -43,7 +43,7 @@ func TestAnOrphanHasNoOwnerThatLives(t *testing.T) {
 	assert.Equal(t, rule.Orphan, brokenBy(db))
 }
 
-func TestTwoOwnersLiveAtTheSameTime(t *testing.T) {
+func TestTwoOwnersAreAlive(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", "")
 	put(db, "s.1", "a", "", "1", "")
@@ -55,7 +55,7 @@ func TestTwoOwnersLiveAtTheSameTime(t *testing.T) {
 	assert.Equal(t, rule.TwoOwners, brokenBy(db), "c has taken it from b")
 }
 
-func TestAnObjectIsStuckWithAFinalizerAlone(t *testing.T) {
+func TestObjectIsStuckOnlyWithFinalizer(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", `,"finalizers":["f"]`)
 	put(db, "s.1", "b", "{}", "2", `,"deleting":"2026-01-01T00:00:00Z"`)
@@ -72,7 +72,7 @@ func lostBeside(db *database.DB) bool {
 	return p != nil && p.Rule == rule.LostWrite
 }
 
-func TestAWriteIsLostIfTheUserHasNotUndoneIt(t *testing.T) {
+func TestWriteIsLostUnlessUserUndidIt(t *testing.T) {
 	const user = database.User
 	db := database.New()
 	put(db, user, "a", `{"N":1}`, "1", "")
@@ -89,7 +89,7 @@ func TestAWriteIsLostIfTheUserHasNotUndoneIt(t *testing.T) {
 	assert.True(t, lostBeside(db), "nobody was asked")
 }
 
-func TestTheStateHasLabelsOwnersAndFinalizers(t *testing.T) {
+func TestStateHasLabelsOwnersAndFinalizers(t *testing.T) {
 	look := func(change func(*backend.Record)) *judge.End {
 		db := database.New()
 		r := backend.Record{Value: []byte("{}"), Meta: []byte(`{"uid":"1"}`)}

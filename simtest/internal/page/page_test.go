@@ -43,7 +43,7 @@ func TestEveryTextIsEscaped(t *testing.T) {
 	}
 }
 
-func TestEachSystemHasALane(t *testing.T) {
+func TestEachSystemHasLane(t *testing.T) {
 	p := page.Page{Failures: []page.Failure{{
 		Lanes: []string{"user", "sites"},
 		Lines: []page.Line{{Lane: 0, Mark: page.Step}, {Lane: 1, Mark: page.Crash}, {Lane: 1, Mark: page.Fault}, {Lane: -1, Mark: page.Extra}},
@@ -58,7 +58,7 @@ func TestEachSystemHasALane(t *testing.T) {
 	require.Equal(t, b.String(), again.String())
 }
 
-func TestAnErrorOfTheWriterIsReturned(t *testing.T) {
+func TestWriterErrorIsReturned(t *testing.T) {
 	r, w := io.Pipe()
 	require.NoError(t, r.CloseWithError(io.ErrShortWrite))
 	require.ErrorIs(t, page.Page{}.Write(w), io.ErrShortWrite)

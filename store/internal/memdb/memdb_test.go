@@ -63,7 +63,7 @@ func put(t *testing.T, k *memdb.Kind, key string, deleted bool) *thing {
 	return next
 }
 
-func TestACommitReplacesTheItemThatTheWriterHasSeenOrNothing(t *testing.T) {
+func TestCommitReplacesOnlyItemSeenByWriter(t *testing.T) {
 	db := memdb.New(10)
 	k := db.Kind("thing")
 	require.Same(t, k, db.Kind("thing"))
@@ -96,7 +96,7 @@ func TestACommitReplacesTheItemThatTheWriterHasSeenOrNothing(t *testing.T) {
 }
 
 // Every watch of a random history yields what a log of all changes says, or expires if the history has dropped some of them.
-func TestAWatchYieldsEachChangeOnceOrExpires(t *testing.T) {
+func TestWatchYieldsEachChangeOnceOrExpires(t *testing.T) {
 	synctest.Test(t, watchesOfRandomHistories) // a watch that has nothing to yield waits for a bookmark
 }
 
@@ -169,7 +169,7 @@ func follow(t *testing.T, k *memdb.Kind, after, upTo informer.Version) (changes 
 	return nil, errors.New("the watch has ended")
 }
 
-func TestAWatchThatFallsBackTooFarExpiresInTheMiddle(t *testing.T) {
+func TestWatchFallingBehindExpires(t *testing.T) {
 	db := memdb.New(2)
 	k := db.Kind("thing")
 	put(t, k, "a", false)
@@ -186,7 +186,7 @@ func TestAWatchThatFallsBackTooFarExpiresInTheMiddle(t *testing.T) {
 	assert.EqualError(t, last, "informer: version is no longer in the history of the source: version 1 is too old, the first to start from is 2")
 }
 
-func TestBookmarksTellOfWhatAWatchDoesNotShow(t *testing.T) {
+func TestBookmarksCoverFilteredChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := memdb.New(10)
 		k, other := db.Kind("thing"), db.Kind("other")
@@ -234,7 +234,7 @@ func TestBookmarksTellOfWhatAWatchDoesNotShow(t *testing.T) {
 	})
 }
 
-func TestATombstoneIsForgottenWithTheHistory(t *testing.T) {
+func TestTombstoneIsRemovedWithHistory(t *testing.T) {
 	db := memdb.New(2)
 	k := db.Kind("thing")
 	put(t, k, "a", false)
@@ -256,7 +256,7 @@ func TestATombstoneIsForgottenWithTheHistory(t *testing.T) {
 	require.NoError(t, check(db))
 }
 
-func TestAReadOfRecordsReadsItems(t *testing.T) {
+func TestRecordReadReturnsItems(t *testing.T) {
 	db := memdb.New(10)
 	k := db.Kind("thing")
 	put(t, k, "a", false)
@@ -297,7 +297,7 @@ func TestAReadOfRecordsReadsItems(t *testing.T) {
 	}
 }
 
-func TestCheckInvariantsFindsWhatIsWrong(t *testing.T) {
+func TestCheckInvariantsDetectsViolations(t *testing.T) {
 	for want, next := range map[string]*thing{
 		`thing: "b" is under the key "a"`:            {key: "b"},
 		`thing: "a" has version 9, the database 1`:   {key: "a", keeps: true, version: 9},

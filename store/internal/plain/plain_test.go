@@ -47,7 +47,7 @@ func plainData[T any]() bool {
 	return ok
 }
 
-func TestWhichTypesArePlainData(t *testing.T) {
+func TestPlainDataTypes(t *testing.T) {
 	type hidden struct{ Shown, hidden int }
 	type timeLike time.Time
 	type graph struct {
@@ -79,7 +79,7 @@ type graphOf[T any] struct {
 	To   []graphOf[T]
 }
 
-func TestEqualMeansTheSameToTheLastBit(t *testing.T) {
+func TestEqualIsExact(t *testing.T) {
 	noon := time.Date(2024, 1, 1, 12, 0, 0, 0, time.UTC)
 	one, other := 1, 1
 	for name, c := range map[string]struct {
@@ -173,7 +173,7 @@ func memoryOf(v *V) map[string]uintptr {
 	return memory(reflect.ValueOf(v).Elem(), "V", make(map[string]uintptr))
 }
 
-func TestACopySharesNothing(t *testing.T) {
+func TestCopySharesNothing(t *testing.T) {
 	values, v := of[V](t), full(2)
 	given := memoryOf(&v)
 	require.Greater(t, len(given), 30)
@@ -192,7 +192,7 @@ func TestACopySharesNothing(t *testing.T) {
 	require.Equal(t, full(2), v)
 }
 
-func TestAdoptSharesEqualPartsWithTheBaseAndCopiesTheRest(t *testing.T) {
+func TestAdoptSharesEqualPartsAndCopiesTheRest(t *testing.T) {
 	values, base := of[V](t), full(1)
 	stored := memoryOf(&base)
 	v := full(1)
@@ -210,7 +210,7 @@ func TestAdoptSharesEqualPartsWithTheBaseAndCopiesTheRest(t *testing.T) {
 	}
 }
 
-func TestAnEmptySliceStaysEmptyAndHasNoRoom(t *testing.T) {
+func TestEmptySliceStaysEmptyWithoutSpareCapacity(t *testing.T) {
 	v := V{L: make([]int, 0, 4), N: make([]struct{ Port int }, 0, 4), Args: make([]string, 0, 4)}
 	c := of[V](t).Copy(&v)
 	require.NotNil(t, c.L)
@@ -222,7 +222,7 @@ func TestAnEmptySliceStaysEmptyAndHasNoRoom(t *testing.T) {
 	assert.Zero(t, v.Args[:1][0])
 }
 
-func TestAValueThatContainsItselfPanics(t *testing.T) {
+func TestCyclicValuePanics(t *testing.T) {
 	values := of[V](t)
 	var loop V
 	loop.Tree = &loop
@@ -240,7 +240,7 @@ func TestAValueThatContainsItselfPanics(t *testing.T) {
 	assert.PanicsWithValue(t, message, func() { values.Copy(&V{Tree: long}) })
 }
 
-func TestNothingKeepsAValueAliveThatWasAdopted(t *testing.T) {
+func TestAdoptedValueIsNotKeptAlive(t *testing.T) {
 	values, given := of[V](t), full(1)
 	tree := weak.Make(given.Tree)
 	adopted := given
@@ -253,7 +253,7 @@ func TestNothingKeepsAValueAliveThatWasAdopted(t *testing.T) {
 	runtime.KeepAlive(values)
 }
 
-func TestACopyAllocatesWhatItReturnsAlone(t *testing.T) {
+func TestCopyAllocatesOnlyItsResult(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}

@@ -28,7 +28,7 @@ func decode(b []byte) (fast bool, diff string) {
 	return true, ""
 }
 
-func TestThePlainEnvelopeIsDecodedFastAndAsEncodingJSONDoes(t *testing.T) {
+func TestFastEnvelopeDecodingMatchesEncodingJSON(t *testing.T) {
 	const plain = `{"uid":"a b","generation":12,"created":"2026-11-23T12:00:00.123456789Z","new":true}`
 	for _, b := range []string{
 		plain,

@@ -31,7 +31,7 @@ type (
 func (onlyEncodes) MarshalText() ([]byte, error) { return nil, nil }
 func (*onlyDecodes) UnmarshalText([]byte) error  { return nil }
 
-func TestATypeThatJSONDoesNotKeepIsRefusedWithThePathOfTheField(t *testing.T) {
+func TestUnsupportedTypeIsRejectedWithFieldPath(t *testing.T) {
 	type hidden struct{ Shown, hidden int }
 	for _, c := range []struct {
 		typ  reflect.Type
@@ -58,7 +58,7 @@ func TestATypeThatJSONDoesNotKeepIsRefusedWithThePathOfTheField(t *testing.T) {
 	}
 }
 
-func TestAValueThatJSONDoesNotKeepIsRefusedWithThePathOfThePart(t *testing.T) {
+func TestLossyValueIsRejectedWithPath(t *testing.T) {
 	self := &Rates{}
 	self.Next = self
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestAValueThatJSONDoesNotKeepIsRefusedWithThePathOfThePart(t *testing.T) {
 	}
 }
 
-func TestWhatIsEncodedDecodesToTheSame(t *testing.T) {
+func TestEncodedValueRoundTrips(t *testing.T) {
 	want := Rates{
 		ByZone: map[string][]*Rate{"a": {{1}, nil}}, Note: "\ufffd \\ufffd \x00 is text", Since: time.Unix(1, 2).UTC(), Next: &Rates{},
 	}

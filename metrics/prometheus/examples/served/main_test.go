@@ -61,9 +61,9 @@ func positive() []string {
 	}
 }
 
-// TestAStockDashboardHasData runs the program, and a real Prometheus that scrapes it. It needs prometheus:
+// TestStockDashboardHasData runs the program, and a real Prometheus that scrapes it. It needs prometheus:
 // apt-get install prometheus.
-func TestAStockDashboardHasData(t *testing.T) {
+func TestStockDashboardHasData(t *testing.T) {
 	program := servertest.Program(t, "prometheus", "prometheus")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -76,7 +76,7 @@ func (r *running) next(t *testing.T) string {
 }
 
 // The page, from the beginning to the end: a table with rows, the log, two copies of the program, and a leader that is killed.
-func TestTwoCopiesKeepTheTableAndOneTakesOver(t *testing.T) {
+func TestStandbyTakesOver(t *testing.T) {
 	url := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
 	pool, err := pgxpool.New(t.Context(), url)
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestTwoCopiesKeepTheTableAndOneTakesOver(t *testing.T) {
 }
 
 // All pieces of the page together are this program.
-func TestThePageShowsThisProgram(t *testing.T) {
+func TestDocumentationShowsThisProgram(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
 	page, err := os.ReadFile("../../../../docs/your-database.md")

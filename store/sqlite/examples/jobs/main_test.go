@@ -56,7 +56,7 @@ func start(t *testing.T, args ...string) *running {
 }
 
 // A process is killed again and again while its jobs run. Each run is done, in order; the one that was under way is repeated at most.
-func TestJobsGoOnWhereTheyWereAfterAKill(t *testing.T) {
+func TestJobsResumeAfterKill(t *testing.T) {
 	const runs, kills = 40, 2
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	args := []string{"-db", file, "-interval=1ms", "-lease=1s"}
