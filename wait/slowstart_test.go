@@ -90,7 +90,7 @@ func TestSlowStartCountsPanicAsFailure(t *testing.T) {
 			assert.EqualError(t, err, "wait: run piece 4: wait: recover from panic: EOF")
 			p := (*wait.PanicError)(nil)
 			require.ErrorAs(t, err, &p)
-			assert.Contains(t, string(p.Stack), "TestSlowStartCountsAPanic")
+			assert.Contains(t, string(p.Stack), "TestSlowStartCountsPanicAsFailure")
 		}
 	}
 }
