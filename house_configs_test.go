@@ -178,7 +178,7 @@ func TestOutOfBoundsFieldIsNamedOrDocumented(t *testing.T) {
 			}
 		}
 		if c.typ.Kind() == reflect.Float64 {
-			assert.True(t, c.isNamedBy(c.with(math.NaN())), "NaN is nothing that anybody can mean")
+			assert.True(t, c.isNamedBy(c.with(math.NaN())), "NaN has no meaning")
 		}
 	})
 }

@@ -19,7 +19,7 @@ func names(t *tree) (problems []string) {
 		for _, s := range span.FindAllString(line, -1) {
 			for _, m := range name.FindAllStringSubmatch(s, -1) {
 				if packages[m[1]] && !declared[m[0]] {
-					problems = append(problems, at.String()+": names "+m[0]+", which is not there")
+					problems = append(problems, at.String()+": names "+m[0]+", which does not exist")
 				}
 			}
 		}

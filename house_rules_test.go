@@ -10,32 +10,32 @@ import (
 	"strings"
 )
 
-// rule is one rule of the house: check returns what breaks it, and nothing when the tree keeps it.
+// rule is one rule of the house. check returns the violations in a tree.
 type rule struct {
 	name  string
 	check func(*tree) []string
 }
 
 var rules = []rule{
-	{"top-level directories are those of the design", topLevel},
-	{"go.mod requires what is agreed", goMod},
+	{"top-level directories match the design", topLevel},
+	{"go.mod requires only agreed modules", goMod},
 	{"go.work has every module", workspace},
-	{"code imports the standard library, x/time/rate and the project", foreignImports},
+	{"code imports only the standard library, x/time/rate, and the project", foreignImports},
 	{"a package imports only packages below it", layers},
 	{"the diagram of the layers has every package", diagram},
-	{"every package says what it is, and a library package what it guarantees", packageDocs},
-	{"no package changes anything when it is loaded", globals},
-	{"what takes a Config returns an error", configErrors},
-	{"every exported type stands in an example", typesInExamples},
-	{"what the README offers stands in an example", offersInExamples},
+	{"every package is documented, and library packages list their guarantees", packageDocs},
+	{"no package has global state or init", globals},
+	{"functions that take a Config return an error", configErrors},
+	{"every exported type appears in an example", typesInExamples},
+	{"every README feature appears in an example", offersInExamples},
 	{"the lock table of docs/internals.md is complete", lockTable},
 	{"files are small", fileSizes},
-	{"packages have the size that is agreed", packageSizes},
+	{"packages have the agreed size", packageSizes},
 	{"the flagship has at most 700 lines", flagship},
 	{"the documentation of a package fits on two screens", shortDocs},
 	{"nothing is left for later", leftovers},
-	{"links between documents lead somewhere", links},
-	{"documents name what is there", names},
+	{"links between documents resolve", links},
+	{"documents name existing identifiers", names},
 	{"the program in the README is an example", readmeCode},
 }
 
@@ -61,7 +61,7 @@ func diagram(t *tree) (problems []string) {
 	layer := layersOf(t)
 	for name := range layer {
 		if !slices.Contains(t.dirs, name) {
-			problems = append(problems, "ARCHITECTURE.md: the diagram of the layers has "+name+", which is not there")
+			problems = append(problems, "ARCHITECTURE.md: the diagram of the layers has "+name+", which does not exist")
 		}
 	}
 	for dir := range t.packages {
@@ -82,7 +82,7 @@ func topLevel(t *tree) (problems []string) {
 	for _, dir := range t.dirs {
 		_, known := layer[dir]
 		if dir != "." && path.Dir(dir) == "." && !known && !slices.Contains(others, dir) {
-			problems = append(problems, dir+": is not a directory of the design")
+			problems = append(problems, dir+": is not in the design")
 		}
 	}
 	return problems
@@ -170,7 +170,7 @@ func layers(t *tree) (problems []string) {
 			case f.test && forTests(p) && (path.Dir(p) == path.Dir(f.dir) || path.Dir(p) == path.Dir(f.dir)+"/internal"): // beside it
 			case sameProgram(f.dir, p):
 			case !ok || h >= own:
-				problems = append(problems, fmt.Sprintf("%s: imports %s, which does not stand below it", f.path, p))
+				problems = append(problems, fmt.Sprintf("%s: imports %s, which is not below it", f.path, p))
 			case slices.Contains(alone, f.dir) && !within(p, "internal"):
 				problems = append(problems, fmt.Sprintf("%s: imports %s, but %s uses nothing of the project", f.path, p, f.dir))
 			}
@@ -297,7 +297,7 @@ func links(t *tree) (problems []string) {
 			}
 			target = path.Join(path.Dir(at.file), target)
 			if _, ok := t.files[target]; !ok && !slices.Contains(t.dirs, target) {
-				problems = append(problems, at.String()+": links to "+m[1]+", which is not there")
+				problems = append(problems, at.String()+": links to "+m[1]+", which does not exist")
 			}
 		}
 	}

@@ -92,8 +92,8 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		text    string
 		problem string
 	}{
-		{"top-level", "util/util.go", "package util\n", "util: is not a directory of the design"},
-		{"top-level", "pkg/readme.txt", "here\n", "pkg: is not a directory of the design"},
+		{"top-level", "util/util.go", "package util\n", "util: is not in the design"},
+		{"top-level", "pkg/readme.txt", "here\n", "pkg: is not in the design"},
 
 		{"go.mod", "go.mod", "module " + module + "\nrequire k8s.io/client-go v0.37.2\n", "go.mod: requires k8s.io/client-go"},
 		{"go.mod", "go.mod", "module " + module + "\nrequire (\n\tx.org/y v1.0.0 // indirect\n)\n", "go.mod: requires x.org/y"},
@@ -109,9 +109,9 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"code imports", "wait/x_test.go", imports("wait", "k8s.io/klog/v2"), "wait/x_test.go: imports k8s.io/klog/v2"},
 		{"code imports", "examples/app/x.go", imports("main", "x.org/y"), "examples/app/x.go: imports x.org/y"},
 
-		{"a package imports", "store/x.go", imports("store", module+"/controller"), "store/x.go: imports controller, which does not stand below it"},
-		{"a package imports", "store/table/x.go", imports("table", module+"/store/storetest"), "store/table/x.go: imports store/storetest, which does not stand below it"},
-		{"a package imports", "store/table/x_test.go", imports("table_test", module+"/store/other"), "store/table/x_test.go: imports store/other, which does not stand below it"},
+		{"a package imports", "store/x.go", imports("store", module+"/controller"), "store/x.go: imports controller, which is not below it"},
+		{"a package imports", "store/table/x.go", imports("table", module+"/store/storetest"), "store/table/x.go: imports store/storetest, which is not below it"},
+		{"a package imports", "store/table/x_test.go", imports("table_test", module+"/store/other"), "store/table/x_test.go: imports store/other, which is not below it"},
 		{"a package imports", "store/x.go", imports("store", module+"/store/storetest"), "store/x.go: imports store/storetest, which"},
 		{"a package imports", "store/backend/x.go", imports("backend", module+"/store"), "store/backend/x.go: imports store, which"},
 		{"a package imports", "informer/x.go", imports("informer", module+"/expectations"), "informer/x.go: imports expectations, which"},
@@ -132,22 +132,22 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"every package", "examples/app/main.go", "package main\n", "examples/app: has no package comment"},
 		{"every package", "wait/far/x_test.go", "package far_test\n", "wait/far: has tests and nothing to test"},
 
-		{"no package changes", "wait/x.go", "package wait\n\nfunc init() {}\n", "wait/x.go:3: func init"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar (\n\tcount int\n)\n", "wait/x.go:4: package variable count"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar Table = []int{1}\n", "wait/x.go:3: package variable Table"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar pool = sync.Pool{}\n", "wait/x.go:3: package variable pool"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar a, b = errors.New(\"a\"), 1\n", "wait/x.go:3: package variable a"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar _, count = 1, 2\n", "wait/x.go:3: package variable _"},
-		{"no package changes", "wait/x.go", "package wait\n\nvar errCount = counter.New()\n", "wait/x.go:3: package variable errCount"},
-		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table[0]++ }\n", "wait/wait.go:11: package variable table"},
-		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { table = nil }\n", "wait/wait.go:11: package variable table"},
-		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { g(&table) }\n", "wait/wait.go:11: package variable table"},
-		{"no package changes", "wait/x.go", "package wait\n\nfunc f() { clear(table) }\n", "wait/wait.go:11: package variable table"},
+		{"no package has", "wait/x.go", "package wait\n\nfunc init() {}\n", "wait/x.go:3: func init"},
+		{"no package has", "wait/x.go", "package wait\n\nvar (\n\tcount int\n)\n", "wait/x.go:4: package variable count"},
+		{"no package has", "wait/x.go", "package wait\n\nvar Table = []int{1}\n", "wait/x.go:3: package variable Table"},
+		{"no package has", "wait/x.go", "package wait\n\nvar pool = sync.Pool{}\n", "wait/x.go:3: package variable pool"},
+		{"no package has", "wait/x.go", "package wait\n\nvar a, b = errors.New(\"a\"), 1\n", "wait/x.go:3: package variable a"},
+		{"no package has", "wait/x.go", "package wait\n\nvar _, count = 1, 2\n", "wait/x.go:3: package variable _"},
+		{"no package has", "wait/x.go", "package wait\n\nvar errCount = counter.New()\n", "wait/x.go:3: package variable errCount"},
+		{"no package has", "wait/x.go", "package wait\n\nfunc f() { table[0]++ }\n", "wait/wait.go:11: package variable table"},
+		{"no package has", "wait/x.go", "package wait\n\nfunc f() { table = nil }\n", "wait/wait.go:11: package variable table"},
+		{"no package has", "wait/x.go", "package wait\n\nfunc f() { g(&table) }\n", "wait/wait.go:11: package variable table"},
+		{"no package has", "wait/x.go", "package wait\n\nfunc f() { clear(table) }\n", "wait/wait.go:11: package variable table"},
 
-		{"what takes", "wait/x.go", "package wait\n\nfunc New(Config) *Timer\n", "wait/x.go:3: New takes a Config and returns no error"},
-		{"what takes", "wait/x.go", "package wait\n\nfunc New(c *rate.LimitConfig[int, string]) (error, *Timer)\n", "wait/x.go:3: New takes"},
-		{"what takes", "wait/x.go", "package wait\n\nfunc Begun(more ...Config[int]) {}\n", "wait/x.go:3: Begun takes"},
-		{"what takes", "examples/app/lib/x.go", "package lib\n\nfunc Open(c Config) *File\n", "examples/app/lib/x.go:3: Open takes"},
+		{"functions that take", "wait/x.go", "package wait\n\nfunc New(Config) *Timer\n", "wait/x.go:3: New takes a Config and returns no error"},
+		{"functions that take", "wait/x.go", "package wait\n\nfunc New(c *rate.LimitConfig[int, string]) (error, *Timer)\n", "wait/x.go:3: New takes"},
+		{"functions that take", "wait/x.go", "package wait\n\nfunc Begun(more ...Config[int]) {}\n", "wait/x.go:3: Begun takes"},
+		{"functions that take", "examples/app/lib/x.go", "package lib\n\nfunc Open(c Config) *File\n", "examples/app/lib/x.go:3: Open takes"},
 
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nconst One Shown = 1\n", "wait/x.go:3: Shown stands in no example"},
@@ -156,7 +156,7 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"every exported type", "wait/example_test.go", "package wait_test\n\n// Timer\nfunc Example_Timer() { wait.Begin(wait.Second) }\n", "wait/wait.go:9: Timer stands in no example"},
 		{"every exported type", "store/example_test.go", "", "store/store.go:7: Store stands in no example"},
 
-		{"what the README offers", "README.md", "| all | `wait.Kind.Second`, `Begin`, `store.Store`, `wait` |\n| more | `wait.Third` |\n", "README.md:2: offers Third, which stands in no example"},
+		{"every README feature", "README.md", "| all | `wait.Kind.Second`, `Begin`, `store.Store`, `wait` |\n| more | `wait.Third` |\n", "README.md:2: offers Third, which stands in no example"},
 
 		{"the lock table", "wait/x.go", "package wait\n\ntype group struct {\n\tmu sync.Mutex\n}\n", "wait/x.go:4: wait.group.mu is not in the lock table"},
 		{"the lock table", "wait/lock.go", "package wait\n", "docs/internals.md: there is no lock wait.timers.mu"},
@@ -179,7 +179,7 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"the documentation of", "bench/x.go", "package bench\n" + strings.Repeat("\nfunc X()\n", 100), "bench: go doc prints 106 lines"},
 		{"the documentation of", "store/doc.go", "// Package store keeps.\n//\n// # Guarantees\n//\n//  1. It does.\n//\n" + strings.Repeat("// Long enough: [Store].\n", 95*4) + "package store\n", "store: go doc prints 106 lines"},
 
-		{"the diagram", "cache/doc.go", "", "the diagram of the layers has cache, which is not there"},
+		{"the diagram", "cache/doc.go", "", "the diagram of the layers has cache, which does not exist"},
 		{"the diagram", "util/x.go", "package util\n", "the diagram of the layers has no place for util"},
 
 		{"nothing is left", "wait/x.go", "package wait\n\n// " + later + ": mend.\n", "wait/x.go:3: says " + later},
@@ -189,9 +189,9 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"links between", "README.md", "```\n```\n[it](docs/missing.md)\n", "README.md:3: links to docs/missing.md"},
 		{"links between", "docs/why.md", "[it](README.md#why)\n", "docs/why.md:1: links to README.md#why"},
 
-		{"documents name", "docs/why.md", "\n`wait.Stop`\n", "docs/why.md:2: names wait.Stop, which is not there"},
-		{"documents name", "docs/why.md", "`wait.Begun.Undo`\n", "docs/why.md:1: names wait.Begun.Undo, which is not there"},
-		{"documents name", "README.md", "`a` b `x(bench.Span.Middle)`\n", "README.md:1: names bench.Span.Middle, which is not there"},
+		{"documents name", "docs/why.md", "\n`wait.Stop`\n", "docs/why.md:2: names wait.Stop, which does not exist"},
+		{"documents name", "docs/why.md", "`wait.Begun.Undo`\n", "docs/why.md:1: names wait.Begun.Undo, which does not exist"},
+		{"documents name", "README.md", "`a` b `x(bench.Span.Middle)`\n", "README.md:1: names bench.Span.Middle, which does not exist"},
 		{"the program", "README.md", "```go\npackage main // new\n```\n", "README.md: shows code that is not an example: package main // new"},
 	}
 	tested := make(map[string]bool)
@@ -203,7 +203,7 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		})
 		tested[find(t, c.rule).name] = true
 	}
-	assert.Len(t, tested, len(rules), "rules that object to something")
+	assert.Len(t, tested, len(rules), "rules with a failing tree")
 }
 
 // check applies the rule whose name begins with prefix to the good tree with changes.

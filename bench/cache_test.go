@@ -108,7 +108,7 @@ func get(b *testing.B, m mirror, objs []*cached) {
 	next := cyclic(len(objs))
 	for b.Loop() {
 		if obj := objs[next()]; m.Get(obj.key) == nil {
-			b.Fatalf("%s is not there", obj.key)
+			b.Fatalf("%s is missing", obj.key)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func BenchmarkDeltaFIFOAddPop(b *testing.B) {
 			}
 		}
 		if told != b.N {
-			b.Fatalf("%d deltas were told, want %d", told, b.N)
+			b.Fatalf("got %d deltas, want %d", told, b.N)
 		}
 		if waits := popAll(q, false); waits != len(objects)-1 {
 			b.Fatalf("%d keys wait, want %d", waits, len(objects)-1)
@@ -70,7 +70,7 @@ func BenchmarkDeltaFIFOReplace(b *testing.B) {
 			q.Replace(objects)
 			listed += time.Since(began)
 			if told := popAll(q, false); told != len(objects) {
-				b.Fatalf("%d deltas were told, want %d", told, len(objects))
+				b.Fatalf("got %d deltas, want %d", told, len(objects))
 			}
 		}
 		perObject(b, len(objects))

@@ -151,7 +151,7 @@ func (f *flat) Done(key string) {
 	defer f.mu.Unlock()
 	done := &f.keys[f.last]
 	if done.key != key {
-		panic("a key is done that was not handed out last")
+		panic("Done of a key that was not handed out last")
 	}
 	mask := uint32(len(f.slots) - 1)
 	empty := done.hash & mask

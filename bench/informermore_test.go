@@ -260,7 +260,7 @@ func soak(b *testing.B, objects, events int) {
 		b.Errorf("a stalled handler costs %d bytes, more than %d", stalled, limit)
 	}
 	if limit := soakRest + int64(objects)*soakTable; rest > limit {
-		b.Errorf("%d bytes are kept when all have caught up, more than %d", rest, limit)
+		b.Errorf("%d bytes are retained after all have caught up, more than %d", rest, limit)
 	}
 	stop()
 	for i := range known {

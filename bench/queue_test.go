@@ -92,7 +92,7 @@ func TestEveryImplementationDoesTheSameWork(t *testing.T) {
 			defer q.ShutDown()
 			fill(q, keys)
 			fill(q, keys)
-			require.Equal(t, len(keys), q.Len(), "a key that waits is there once")
+			require.Equal(t, len(keys), q.Len(), "a waiting key is queued once")
 			var order []string
 			for range 2 * len(keys) {
 				order = append(order, cycle(q))

@@ -39,7 +39,7 @@ func newComparing() (*fifo, *hooked) {
 func TestReplaceWithUnchangedObjectsReportsNothing(t *testing.T) {
 	f, x := newComparing()
 	require.NoError(t, f.Replace([]*pod{a(1), b(1)}, 10))
-	require.True(t, f.HasSynced(), "nothing is left to wait for")
+	require.True(t, f.HasSynced(), "nothing is pending")
 	require.EqualValues(t, 10, f.Version())
 	require.Empty(t, drain(t, f, x.Indexer))
 
@@ -90,7 +90,7 @@ func TestReplaceReportsUnchangedObjectWithPendingDeltas(t *testing.T) {
 		require.NoError(t, err)
 		want(t, f, x)
 	})
-	t.Run("an update is processed after the cache was read", func(t *testing.T) {
+	t.Run("an update is processed after the cache is read", func(t *testing.T) {
 		f, x := newComparing()
 		require.NoError(t, f.Update(a(2), 10))
 		x.after = func() {

@@ -54,7 +54,7 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 			for {
 				f.Resync()
 				v := f.Version()
-				assert.GreaterOrEqual(t, v, last, "the version never falls")
+				assert.GreaterOrEqual(t, v, last, "the version never decreases")
 				last = v
 				f.Len()
 				f.HasSynced()

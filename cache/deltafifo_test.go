@@ -70,7 +70,7 @@ func TestReplaceDeletesPendingKeys(t *testing.T) {
 	require.NoError(t, f.Update(b(2), 1)) // waits and is known
 	require.NoError(t, f.Add(a(1), 2))    // only waits
 	require.NoError(t, f.Replace(nil, 3))
-	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and a is unseen")
+	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and a was never seen")
 
 	unasked := newFIFO(nil) // the queue cannot know whether the consumer has seen a
 	require.NoError(t, unasked.Add(a(1), 2))
@@ -83,13 +83,13 @@ func TestTombstoneHasNewestKnownState(t *testing.T) {
 		waits func(*fifo) error
 		want  string
 	}{
-		"nothing waits":          {func(f *fifo) error { return nil }, "a: Deleted? 1"},
-		"a Sync waits":           {func(f *fifo) error { f.Resync(); return nil }, "a: Deleted? 1"},
-		"an update waits":        {func(f *fifo) error { return f.Update(a(2), 1) }, "a: Deleted? 2"},
-		"a deletion waits":       {func(f *fifo) error { return f.Delete(a(3), 1) }, "a: Deleted 3"},
-		"a tombstone waits":      {func(f *fifo) error { return f.Replace(nil, 1) }, "a: Deleted? 1"},
-		"another life waits":     {func(f *fifo) error { return errors.Join(f.Delete(a(3), 1), f.Add(a(4), 1)) }, "a: Deleted 3"},
-		"so does an earlier one": {func(f *fifo) error { return errors.Join(f.Update(a(2), 1), f.Replace(nil, 1)) }, "a: Deleted? 2"},
+		"nothing is pending":         {func(f *fifo) error { return nil }, "a: Deleted? 1"},
+		"a Sync waits":               {func(f *fifo) error { f.Resync(); return nil }, "a: Deleted? 1"},
+		"an update waits":            {func(f *fifo) error { return f.Update(a(2), 1) }, "a: Deleted? 2"},
+		"a deletion waits":           {func(f *fifo) error { return f.Delete(a(3), 1) }, "a: Deleted 3"},
+		"a tombstone waits":          {func(f *fifo) error { return f.Replace(nil, 1) }, "a: Deleted? 1"},
+		"another incarnation waits":  {func(f *fifo) error { return errors.Join(f.Delete(a(3), 1), f.Add(a(4), 1)) }, "a: Deleted 3"},
+		"an earlier one returns too": {func(f *fifo) error { return errors.Join(f.Update(a(2), 1), f.Replace(nil, 1)) }, "a: Deleted? 2"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			x := newPods()
@@ -143,7 +143,7 @@ func TestHasSyncedAfterFirstListIsProcessed(t *testing.T) {
 	for i, want := range []string{"a: Replaced 1 *", "b: Deleted? 1 *"} {
 		require.False(t, f.HasSynced())
 		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], initial bool) error {
-			require.False(t, f.HasSynced(), "process has not returned yet")
+			require.False(t, f.HasSynced(), "process has not returned")
 			require.Equal(t, want, line(key, deltas.All(), initial))
 			if i == 0 {
 				return errors.New("an error counts too")

@@ -38,13 +38,13 @@ func names(seq func(func(string, *pod) bool)) []string {
 func TestIndexer(t *testing.T) {
 	a1, a2, b1 := &pod{name: "a", n: 1}, &pod{name: "a", n: 2}, &pod{name: "b", n: 1}
 
-	t.Run("an object that is not there is not found", func(t *testing.T) {
+	t.Run("a missing object is not found", func(t *testing.T) {
 		x := newPods()
 		got, ok := x.Get("a")
 		require.False(t, ok)
 		require.Nil(t, got)
 	})
-	t.Run("Upsert returns what was there before", func(t *testing.T) {
+	t.Run("Upsert returns the previous object", func(t *testing.T) {
 		x := newPods()
 		old, existed := x.Upsert(a1)
 		require.False(t, existed)
@@ -57,7 +57,7 @@ func TestIndexer(t *testing.T) {
 		require.Same(t, a2, got)
 		require.Equal(t, 1, x.Len())
 	})
-	t.Run("Delete returns what was there, and what is not there cannot be deleted", func(t *testing.T) {
+	t.Run("Delete returns the deleted object, or false if there is none", func(t *testing.T) {
 		x := newPods()
 		x.Upsert(a1)
 		old, existed := x.Delete("a")
@@ -68,13 +68,13 @@ func TestIndexer(t *testing.T) {
 		require.Nil(t, old)
 		require.Zero(t, x.Len())
 	})
-	t.Run("Replace drops what is not in the list, and takes the last of two", func(t *testing.T) {
+	t.Run("Replace drops objects missing from the list, and keeps the last of two", func(t *testing.T) {
 		x := newPods()
 		x.Upsert(b1)
 		x.Replace([]*pod{a1, a2})
 		require.Equal(t, map[string]*pod{"a": a2}, maps.Collect(x.All()))
 	})
-	t.Run("objects come in the order of their keys' entry, whatever changes later", func(t *testing.T) {
+	t.Run("objects are yielded in insertion order of their keys", func(t *testing.T) {
 		x := newPods()
 		for _, name := range []string{"c", "a", "b", "d"} {
 			x.Upsert(&pod{name: name})
@@ -88,14 +88,14 @@ func TestIndexer(t *testing.T) {
 		require.Equal(t, []string{"c", "a", "e", "f"}, names(x.All()))
 		require.NoError(t, cache.CheckInvariants(x))
 	})
-	t.Run("Replace takes no hold of the list", func(t *testing.T) {
+	t.Run("Replace does not retain the list", func(t *testing.T) {
 		x := newPods()
 		list := []*pod{a1, b1}
 		x.Replace(list)
 		clear(list)
 		require.Equal(t, map[string]*pod{"a": a1, "b": b1}, maps.Collect(x.All()))
 	})
-	t.Run("a loop may stop early, and may write", func(t *testing.T) {
+	t.Run("a loop may break, and may write", func(t *testing.T) {
 		x := newPods()
 		x.Replace([]*pod{a1, b1})
 		for name := range x.All() {
@@ -118,14 +118,14 @@ func TestIndex(t *testing.T) {
 		x.Upsert(&pod{name: "b", nodes: []string{"2"}})
 		x.Upsert(&pod{name: "c"})
 		require.Equal(t, []string{"a", "b"}, names(byNode.All("2")))
-		require.Equal(t, []string{"a"}, names(byNode.All("1")), "a value that comes twice counts once")
+		require.Equal(t, []string{"a"}, names(byNode.All("1")), "a duplicate value counts once")
 		require.Equal(t, 1, byNode.Len("1"))
 		require.Equal(t, 2, byNode.Len("2"))
 		require.Zero(t, byNode.Len("3"))
 		require.Empty(t, names(byNode.All("3")))
 		require.Equal(t, []string{"1", "2"}, slices.Collect(byNode.Values()))
 	})
-	t.Run("a value that no object has any more is gone", func(t *testing.T) {
+	t.Run("a value without objects is removed", func(t *testing.T) {
 		x := newPods()
 		byNode := cache.AddIndex(x, podNodes)
 		x.Upsert(&pod{name: "a", nodes: []string{"1", "2"}})
@@ -137,7 +137,7 @@ func TestIndex(t *testing.T) {
 		x.Replace(nil)
 		require.Empty(t, slices.Collect(byNode.Values()))
 	})
-	t.Run("an index that is added late has everything", func(t *testing.T) {
+	t.Run("an index added later has all objects", func(t *testing.T) {
 		x := newPods()
 		byNode := cache.AddIndex(x, podNodes)
 		x.Upsert(&pod{name: "b", nodes: []string{"1"}})
@@ -161,7 +161,7 @@ func TestIndex(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, names(byNode.All("1")))
 		require.Equal(t, []string{"a"}, names(byNode.All("2")))
 	})
-	t.Run("an object that was changed in place is still taken out of its old buckets", func(t *testing.T) {
+	t.Run("an object mutated in place is still removed from its old buckets", func(t *testing.T) {
 		x := newPods()
 		byNode := cache.AddIndex(x, podNodes)
 		p := &pod{name: "a", nodes: []string{"1"}}

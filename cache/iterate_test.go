@@ -46,10 +46,10 @@ func TestIterationDuringWrites(t *testing.T) {
 			}
 			kept := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !slices.Contains(always, s) })
 			if !slices.Equal(kept, always) {
-				t.Fatalf("seed %d, %s: %v were there all the time, but %v were yielded", seed, name, always, kept)
+				t.Fatalf("seed %d, %s: %v existed all the time, but %v were yielded", seed, name, always, kept)
 			}
 			slices.Sort(got)
-			require.Len(t, slices.Compact(slices.Clone(got)), len(got), "seed %d, %s: none twice", seed, name)
+			require.Len(t, slices.Compact(slices.Clone(got)), len(got), "seed %d, %s: no duplicates", seed, name)
 			require.NoError(t, p.check())
 		}
 	}
@@ -68,8 +68,8 @@ func keysOf[K, V any](seq iter.Seq2[K, V]) iter.Seq[K] {
 func TestIndexYieldsOnlyObjectsWithValue(t *testing.T) {
 	for what, leave := range map[string]func(x *cache.Indexer[string, *pod], name string){
 		"it gets another value": func(x *cache.Indexer[string, *pod], name string) { x.Upsert(&pod{name: name, nodes: []string{"m"}}) },
-		"it goes":               func(x *cache.Indexer[string, *pod], name string) { x.Delete(name) },
-		"it comes again":        func(x *cache.Indexer[string, *pod], name string) { x.Delete(name); x.Upsert(&pod{name: name}) },
+		"it is deleted":         func(x *cache.Indexer[string, *pod], name string) { x.Delete(name) },
+		"it is added again":     func(x *cache.Indexer[string, *pod], name string) { x.Delete(name); x.Upsert(&pod{name: name}) },
 	} {
 		x := newPods()
 		byNode := cache.AddIndex(x, podNodes)

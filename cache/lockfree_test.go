@@ -107,7 +107,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 							return
 						}
 						if !ok && i%2 == 0 {
-							t.Errorf("%d is there all the time, but was not found", i)
+							t.Errorf("%d exists all the time, but was not found", i)
 							return
 						}
 					}
@@ -121,7 +121,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 						}
 					}
 					if even != keys/2 {
-						t.Errorf("All yields %d of %d that are there all the time", even, keys/2)
+						t.Errorf("All yields %d of %d objects that exist all the time", even, keys/2)
 						return
 					}
 					even = 0
@@ -134,7 +134,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 						}
 					}
 					if even != keys/2 {
-						t.Errorf("Index.All yields %d of %d that are there all the time", even, keys/2)
+						t.Errorf("Index.All yields %d of %d objects that exist all the time", even, keys/2)
 						return
 					}
 				}
@@ -189,7 +189,7 @@ func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 			w, _ := x.Get("a")
 			for _, n := range w.same {
 				if n != w.n {
-					t.Errorf("%v is not whole", w)
+					t.Errorf("%v is torn", w)
 					return
 				}
 			}
@@ -197,11 +197,11 @@ func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 			case int:
 			case string:
 				if v != "text" {
-					t.Errorf("%q is not whole", v)
+					t.Errorf("%q is torn", v)
 					return
 				}
 			default:
-				t.Errorf("%v is not whole", v)
+				t.Errorf("%v is torn", v)
 				return
 			}
 			select {
@@ -219,7 +219,7 @@ func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 	wg.Wait()
 	y.Upsert(nil)
 	v, ok := y.Get(0)
-	require.True(t, ok && v == nil, "nil is an object, too")
+	require.True(t, ok && v == nil, "nil is an object")
 	y.Delete(0)
 	_, ok = y.Get(0)
 	require.False(t, ok)

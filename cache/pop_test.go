@@ -21,7 +21,7 @@ func TestPop(t *testing.T) {
 		"Replace": func(f *fifo) error { return f.Replace([]*pod{a(2)}, 2) },
 		"Resync":  func(f *fifo) error { f.Resync(); return nil },
 	} {
-		t.Run("it waits for something to come, here by "+what, func(t *testing.T) {
+		t.Run("it waits for a change, here by "+what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x := newPods()
 				f := newFIFO(x)
@@ -54,7 +54,7 @@ func TestPop(t *testing.T) {
 			cancel(cause)
 			wg.Wait()
 			require.NoError(t, f.Add(a(1), 1))
-			require.Equal(t, cause, f.Pop(ctx, nothing), "also when something waits")
+			require.Equal(t, cause, f.Pop(ctx, nothing), "even with pending keys")
 			require.Equal(t, 1, f.Len())
 		})
 	})
@@ -87,7 +87,7 @@ func TestPop(t *testing.T) {
 			wg.Wait()
 		})
 	})
-	t.Run("a second consumer is misuse", func(t *testing.T) {
+	t.Run("a second consumer panics", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFIFO(newPods())
 			var wg sync.WaitGroup
@@ -107,14 +107,14 @@ func TestPop(t *testing.T) {
 			require.NoError(t, err)
 		})
 	})
-	t.Run("an error of process is returned, and nothing is queued again", func(t *testing.T) {
+	t.Run("an error from process is returned, and nothing is requeued", func(t *testing.T) {
 		f := newFIFO(newPods())
 		require.NoError(t, f.Add(a(1), 1))
 		bad := errors.New("bad")
 		require.Equal(t, bad, f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { return bad }))
 		require.Zero(t, f.Len())
 	})
-	t.Run("a panic of process leaves the queue usable, and the version down", func(t *testing.T) {
+	t.Run("a panic in process leaves the queue usable and holds back the version", func(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		require.NoError(t, f.Replace([]*pod{a(1)}, 5))

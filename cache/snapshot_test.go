@@ -13,13 +13,13 @@ import (
 
 func TestSnapshotIsImmutable(t *testing.T) {
 	for what, write := range map[string]func(x *cache.Indexer[string, *pod]){
-		"an update":             func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", n: 1, nodes: []string{"n"}}) },
-		"another value":         func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", nodes: []string{"m"}}) },
-		"a new object":          func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "new", nodes: []string{"n", "m"}}) },
-		"a deletion":            func(x *cache.Indexer[string, *pod]) { x.Delete("7") },
-		"one that comes again":  func(x *cache.Indexer[string, *pod]) { x.Upsert(gone(x.Delete("7"))) },
-		"a list":                func(x *cache.Indexer[string, *pod]) { x.Replace([]*pod{{name: "7", nodes: []string{"m"}}}) },
-		"an index that is late": func(x *cache.Indexer[string, *pod]) { cache.AddIndex(x, podNodes) },
+		"an update":               func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", n: 1, nodes: []string{"n"}}) },
+		"another value":           func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "7", nodes: []string{"m"}}) },
+		"a new object":            func(x *cache.Indexer[string, *pod]) { x.Upsert(&pod{name: "new", nodes: []string{"n", "m"}}) },
+		"a deletion":              func(x *cache.Indexer[string, *pod]) { x.Delete("7") },
+		"one that is added again": func(x *cache.Indexer[string, *pod]) { x.Upsert(gone(x.Delete("7"))) },
+		"a list":                  func(x *cache.Indexer[string, *pod]) { x.Replace([]*pod{{name: "7", nodes: []string{"m"}}}) },
+		"an index added later":    func(x *cache.Indexer[string, *pod]) { cache.AddIndex(x, podNodes) },
 		"so many that all has to move": func(x *cache.Indexer[string, *pod]) {
 			for i := range 1000 {
 				x.Upsert(&pod{name: fmt.Sprint("new", i), nodes: []string{"n", fmt.Sprint(i)}})

@@ -57,7 +57,7 @@ func TestFailureHoldsBackVersion(t *testing.T) {
 		"a later change":                    func(f *fifo) error { return f.Update(a(2), 30) },
 		"a list with the key":               func(f *fifo) error { return f.Replace([]*pod{a(2)}, 30) },
 		"a list without it":                 func(f *fifo) error { return f.Replace(nil, 30) },
-		"the deletion of what nobody knows": func(f *fifo) error { return f.Delete(a(1), 30) },
+		"the deletion of an unknown object": func(f *fifo) error { return f.Delete(a(1), 30) },
 	}
 	for what, change := range heal {
 		for _, known := range []bool{true, false} {
@@ -113,11 +113,11 @@ func TestSecondChangeAtSameVersionHoldsBackVersion(t *testing.T) {
 	f.Bookmark(4)
 	require.NoError(t, f.Add(a(1), 5))
 	drain(t, f, x)
-	require.EqualValues(t, 5, f.Version(), "who knows that there is another")
+	require.EqualValues(t, 5, f.Version(), "another change at 5 is not known yet")
 	f.Resync()
 	require.EqualValues(t, 5, f.Version())
 	require.NoError(t, f.Add(b(1), 5))
-	require.EqualValues(t, 4, f.Version(), "although the Sync before it says no more than 5")
+	require.EqualValues(t, 4, f.Version(), "despite the Sync before it")
 	step(t, f, x, nil)
 	require.EqualValues(t, 4, f.Version())
 	step(t, f, x, nil)
@@ -136,7 +136,7 @@ func TestListAtOlderVersionStartsNewHistory(t *testing.T) {
 
 	require.NoError(t, f.Replace([]*pod{b(1)}, 40))
 	for range 2 { // c, and b
-		require.Zero(t, f.Version(), "100 means something else now")
+		require.Zero(t, f.Version(), "version 100 is from another history now")
 		if f.Len() > 1 {
 			_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error { apply(x, key, deltas); return nil })
 			require.NoError(t, err)

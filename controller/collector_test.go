@@ -38,7 +38,7 @@ func TestCollectorDeletesChildrenOfDeletedOwner(t *testing.T) {
 		}
 		synctest.Wait()
 		list := func() int { return len(must(servers.List(ctx)).Items) }
-		assert.Zero(t, list(), "what was left before it started")
+		assert.Zero(t, list(), "keys left before it started")
 
 		berlin := must(sites.Create(ctx, store.Object[site]{Key: "berlin"}))
 		_, err = children.Apply(ctx, berlin.Ref(), map[string]server{"berlin-0": {}, "berlin-1": {}})

@@ -210,7 +210,7 @@ func TestEventEndsBackoff(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, reports.Take(), 2)
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, reports.Take(), "the try that the backoff waited for has been")
+		assert.Empty(t, reports.Take(), "the attempt that the backoff waited for has run")
 	})
 }
 
@@ -230,7 +230,7 @@ func TestLastRequeueAfterWins(t *testing.T) {
 		synctest.Wait()
 		assert.Len(t, reports.Take(), 2)
 		time.Sleep(2*time.Hour - time.Nanosecond)
-		assert.Empty(t, reports.Take(), "the wake-up that the first one asked for is gone")
+		assert.Empty(t, reports.Take(), "the wake-up of the first one is gone")
 		after.Store(0)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -347,7 +347,7 @@ func TestStepWithEndedContext(t *testing.T) {
 			report, ok := next(ctx, c)
 			assert.True(t, ok)
 			assert.Equal(t, controller.Failed, report.Outcome)
-			assert.Zero(t, report.Retry, "a negative delay is none")
+			assert.Zero(t, report.Retry, "a negative delay means no delay")
 		}
 		report, ok := next(ctx, c)
 		assert.True(t, ok)
@@ -359,7 +359,7 @@ func TestStepWithEndedContext(t *testing.T) {
 		report, ok = next(t.Context(), c)
 		assert.True(t, ok)
 		assert.Equal(t, controller.Succeeded, report.Outcome)
-		assert.Equal(t, 3, report.Attempt, "a stop is neither a failure nor a success")
+		assert.Equal(t, 3, report.Attempt, "a stop is neither failure nor success")
 		c.CheckInvariants(t)
 	})
 }

@@ -70,7 +70,7 @@ func TestDrainLeavesDelayedKeysToNextRun(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, keys, keysOf(reports.Take()), "in the order in which they came")
 		time.Sleep(2 * time.Hour)
-		assert.Empty(t, reports.Take(), "the wake-up of the run before is gone")
+		assert.Empty(t, reports.Take(), "the wake-up of the earlier run is gone")
 		c.CheckInvariants(t)
 	})
 }
@@ -176,7 +176,7 @@ func TestDrainTimeoutWithNothingLeftIsNoError(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, r.Stop())
-		assert.Equal(t, time.Minute, time.Since(began), "Run waits for a Reconcile that does not stop")
+		assert.Equal(t, time.Minute, time.Since(began), "Run waits for a Reconcile that ignores its context")
 		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome)
 	})
 }
@@ -200,7 +200,7 @@ func TestReconcileContextKeepsValuesOfRunAndOutlivesIt(t *testing.T) {
 		require.NoError(t, ctx.Err())
 		close(leave)
 		require.NoError(t, r.Stop())
-		require.Error(t, ctx.Err(), "what Reconcile has left behind is told to end")
+		require.Error(t, ctx.Err(), "work left behind by Reconcile is stopped")
 	})
 }
 
@@ -326,7 +326,7 @@ func TestImmediateRetriesDoNotPreventDrain(t *testing.T) {
 			r := looptest.Start(t, c.Run)
 			c.Add("a")
 			time.Sleep(4500 * time.Millisecond)
-			assert.Len(t, reports.Take(), 4, "before the stop it is done again and again")
+			assert.Len(t, reports.Take(), 4, "it is repeated until the stop")
 			require.NoError(t, r.Stop())
 			assert.Len(t, reports.Take(), 1)
 			assert.Equal(t, 1, c.Stats().Queue.Ready, "it is left to the next run")

@@ -60,7 +60,7 @@ func TestPanickingErrorMethodIsReconcilePanic(t *testing.T) {
 			assert.Equal(t, controller.Panicked, first[0].Outcome)
 			var p *wait.PanicError
 			require.ErrorAs(t, first[0].Err, &p)
-			assert.Contains(t, string(p.Stack), "."+method+"(", "the stack says which method it was")
+			assert.Contains(t, string(p.Stack), "."+method+"(", "the stack names the method")
 			time.Sleep(time.Second)
 			second := reports.Take()
 			require.Len(t, second, 1)

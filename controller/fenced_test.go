@@ -50,7 +50,7 @@ func TestFencedWriteIsNotRetriedBySameRun(t *testing.T) {
 			require.NoError(t, c.WaitIdle(t.Context()))
 			c.Add("a")
 			synctest.Wait()
-			assert.Len(t, reports.Take(), 1, "an event is a reason to look again")
+			assert.Len(t, reports.Take(), 1, "an event triggers another check")
 			assert.Empty(t, c.Parked())
 			require.NoError(t, r.Stop())
 

@@ -41,12 +41,12 @@ func TestWhenFiltersOnlyUpdates(t *testing.T) {
 		assert.Empty(t, reports.Take())
 		s.set(object{Key: "a", Value: 2, Owner: "other"})
 		synctest.Wait()
-		assert.Empty(t, reports.Take(), "all of them have to pass")
+		assert.Empty(t, reports.Take(), "all of them must pass")
 		s.set(object{Key: "a", Value: 3, Owner: "x"})
 		s.set(object{Key: "c", Owner: "other"})
 		s.delete("b")
 		synctest.Wait()
-		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports.Take()), "an addition and a deletion always pass")
+		assert.Equal(t, []string{"a", "b", "c"}, sorted(reports.Take()), "additions and deletions always pass")
 		assert.Equal(t, 3, asked)
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -71,16 +71,16 @@ func TestWhereFiltersObjectsAndReportsLeavingAsDelete(t *testing.T) {
 			return sorted(reports.Take())
 		}
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "of a alone")
+		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "only of a")
 		assert.Empty(t, put(object{Key: "b", Owner: "y"}), "it does not count")
 		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "z", Value: 5}), "it enters, which is no update")
-		assert.Empty(t, put(object{Key: "b", Owner: "z", Value: 5}), "and this is one that is no news")
-		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "y", Value: 10}), "the last state that counted is deleted")
+		assert.Empty(t, put(object{Key: "b", Owner: "z", Value: 5}), "and this one is not news")
+		assert.Equal(t, []string{"z"}, put(object{Key: "b", Owner: "y", Value: 10}), "the last state that passed is deleted")
 		assert.Empty(t, put(object{Key: "b", Owner: "y", Value: 11}))
 		s.delete("b")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "nor does a resync tell what does not count")
+		assert.Equal(t, []string{"x"}, sorted(reports.Take()), "nor does a resync report filtered objects")
 	})
 }
 
@@ -196,7 +196,7 @@ func TestWatchPriorityAppliesToItsEvents(t *testing.T) {
 		synctest.Wait()
 		urgent.set(object{Key: "u"})
 		synctest.Wait()
-		assert.Equal(t, []string{"handled u", "u", "u2", "w", "v"}, c.Ready(), "what was there comes last, but not the one that has changed")
+		assert.Equal(t, []string{"handled u", "u", "u2", "w", "v"}, c.Ready(), "existing objects come last, except the changed one")
 		usual.set(object{Key: "low"})
 		synctest.Wait()
 		c.AddWith("low", controller.AddOptions{Priority: -7})
@@ -243,7 +243,7 @@ func TestWhenPredicatesRunInOrderUntilOneFails(t *testing.T) {
 		reports.Take()
 		s.set(object{Key: "a", Owner: "z", Value: 9})
 		synctest.Wait()
-		assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "two was not changed by the third When")
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()), "adding a third When did not change two")
 	})
 }
 
@@ -281,8 +281,8 @@ func TestEachKindOfWatchHasItsEventPriority(t *testing.T) {
 		ready := c.Ready()
 		require.Len(t, ready, 11)
 		assert.Equal(t, []string{"old handled", "new handled", "new owned", "new mapped", "new"}, ready[:5])
-		assert.ElementsMatch(t, []string{"old", "old owned", "old mapped"}, ready[5:8], "what was there has the priority of the background")
-		assert.Equal(t, []string{"between", "old below", "new below"}, ready[8:], "and no higher one than its news")
+		assert.ElementsMatch(t, []string{"old", "old owned", "old mapped"}, ready[5:8], "existing objects have background priority")
+		assert.Equal(t, []string{"between", "old below", "new below"}, ready[8:], "and no higher one than its events")
 	})
 }
 
@@ -341,7 +341,7 @@ func TestStopWaitsForMapperOfAcquiredOrResync(t *testing.T) {
 			}
 			<-began
 			require.NoError(t, r.Stop())
-			assert.False(t, mapping.Load(), "no mapper runs when Run has returned")
+			assert.False(t, mapping.Load(), "no mapper runs after Run returns")
 		})
 	}
 }

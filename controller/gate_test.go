@@ -63,7 +63,7 @@ func TestControllersSharingLimiterMakeProgress(t *testing.T) {
 				require.LessOrEqual(t, float64(j-i+1), 3+10*(calls[j]-calls[i]).Seconds()+1e-6)
 			}
 		}
-		assert.Less(t, len(calls), 2*2*3*keys, "few calls are made again")
+		assert.Less(t, len(calls), 2*2*3*keys, "few calls are repeated")
 		assert.Less(t, calls[len(calls)-1], 40*time.Second, "and little time is lost")
 	})
 }
@@ -90,6 +90,6 @@ func TestGaveUpCallsPassTheLimiter(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		assert.Len(t, c.Parked(), 10)
-		assert.Less(t, c.Stats().Outcomes[controller.Failed], uint64(30), "GaveUp says when it can be called again")
+		assert.Less(t, c.Stats().Outcomes[controller.Failed], uint64(30), "GaveUp sets its retry delay")
 	})
 }

@@ -25,7 +25,7 @@ func TestParkedKeyIsListed(t *testing.T) {
 			c.Add(key)
 			synctest.Wait()
 		}
-		assert.Equal(t, []string{"b", "a", "c", "d"}, c.Parked(), "the longest given up first")
+		assert.Equal(t, []string{"b", "a", "c", "d"}, c.Parked(), "the earliest parked first")
 		c.Add("b")
 		synctest.Wait()
 		assert.Equal(t, []string{"a", "c", "d", "b"}, c.Parked(), "given up again")

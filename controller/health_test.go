@@ -43,7 +43,7 @@ func TestControllerIsStuckWhenNoReconcileReturns(t *testing.T) {
 		began := time.Now()
 		c.Add("hangs")
 		time.Sleep(90 * time.Second) // long ends after 45 s
-		require.NoError(t, c.Check(), "something has ended")
+		require.NoError(t, c.Check(), "a reconcile has ended")
 		time.Sleep(15*time.Second + time.Nanosecond)
 
 		err := c.Check()
@@ -54,7 +54,7 @@ func TestControllerIsStuckWhenNoReconcileReturns(t *testing.T) {
 		assert.Equal(t, began, stuck.Since)
 		assert.Equal(t, time.Minute+time.Nanosecond, stuck.Idle)
 		assert.Contains(t, string(stuck.Stack), "controller_test.hangHere")
-		assert.NotContains(t, string(stuck.Stack), "testing.tRunner", "no stack but that of the worker")
+		assert.NotContains(t, string(stuck.Stack), "testing.tRunner", "only the stack of the worker")
 		assert.Equal(t, `controller: check "test": no reconcile has ended for 1m0s: key hangs is in flight since `+began.Format(time.RFC3339), stuck.Error())
 
 		c.Add("b") // the other worker does it
@@ -62,7 +62,7 @@ func TestControllerIsStuckWhenNoReconcileReturns(t *testing.T) {
 		require.NoError(t, c.Check())
 		r.Cancel()
 		time.Sleep(2 * time.Minute)
-		require.ErrorAs(t, c.Check(), &stuck, "also when it is told to stop, and does not")
+		require.ErrorAs(t, c.Check(), &stuck, "even when it ignores its stop")
 		close(leave)
 		require.NoError(t, r.Stop())
 		require.NoError(t, c.Check())
@@ -88,7 +88,7 @@ func TestControllerIsStuckWhenKeysAreNotHandedOut(t *testing.T) {
 		assert.Nil(t, stuck.Stack)
 		assert.Contains(t, err.Error(), "key a is ready since ")
 		c.Pause()
-		require.NoError(t, c.Check(), "a pause is no fault")
+		require.NoError(t, c.Check(), "a pause is not a failure")
 	})
 }
 

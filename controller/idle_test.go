@@ -63,7 +63,7 @@ func TestWaitIdleWaitsUntilCachesAreReconciled(t *testing.T) {
 			require.NoError(t, <-idle)
 			assert.ElementsMatch(t, []string{"a", "b", "c"}, keysOf(reports.Take()))
 		})
-		bubble(t, "a handler that joins late", func(t *testing.T) {
+		bubble(t, "a handler added later", func(t *testing.T) {
 			inf := newInformer("things", newSource(object{Key: "a"}))
 			looptest.Start(t, inf.Run)
 			require.NoError(t, informer.WaitForSync(t.Context(), inf))
@@ -75,7 +75,7 @@ func TestWaitIdleWaitsUntilCachesAreReconciled(t *testing.T) {
 			require.NoError(t, <-idle)
 			assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
 		})
-		bubble(t, "a change that the handler has not been told of", func(t *testing.T) {
+		bubble(t, "a change not yet delivered to the handler", func(t *testing.T) {
 			s := newSource(object{Key: "a"})
 			inf := newInformer("things", s)
 			looptest.Start(t, inf.Run)

@@ -34,12 +34,12 @@ func TestGaveUpRunsForEveryParkedKey(t *testing.T) {
 					info, ok := controller.FromContext(ctx)
 					assert.True(t, ok)
 					assert.Equal(t, "test", info.Controller)
-					require.NoError(t, ctx.Err(), "whatever ended the reconcile")
+					require.NoError(t, ctx.Err(), "however the reconcile ended")
 					deadline, ok := ctx.Deadline()
 					assert.True(t, ok)
 					assert.Equal(t, 10*time.Second, time.Until(deadline))
 					assert.Equal(t, "a", key)
-					assert.Empty(t, c.Parked(), "it is still in hand")
+					assert.Empty(t, c.Parked(), "it is still in flight")
 					assert.Equal(t, 1, c.Stats().Queue.InProcess)
 					causes = append(causes, err)
 					return nil
@@ -57,7 +57,7 @@ func TestGaveUpRunsForEveryParkedKey(t *testing.T) {
 					return
 				}
 				assert.Equal(t, []string{"a"}, c.Parked())
-				assert.Equal(t, []error{last.Err}, causes, "it is told why, once")
+				assert.Equal(t, []error{last.Err}, causes, "it gets the cause, once")
 				require.ErrorIs(t, last.Err, e.err)
 				assert.EqualValues(t, 1, c.Stats().Outcomes[controller.Parked])
 				c.CheckInvariants(t)
@@ -110,7 +110,7 @@ func TestKeyIsParkedAfterGaveUpSucceeds(t *testing.T) {
 						assert.Equal(t, controller.Failed, all[0].Outcome)
 						require.ErrorContains(t, all[0].Err, "no; GaveUp: ")
 					}
-					assert.Equal(t, 1, all[0].Attempt, "it is no attempt")
+					assert.Equal(t, 1, all[0].Attempt, "it is not an attempt")
 					assert.Equal(t, 7*time.Second, all[0].Retry)
 					assert.Empty(t, c.Parked())
 					assert.Equal(t, i+1, words)
@@ -202,7 +202,7 @@ func TestGaveUpOfReplacedLeaderIsLeftToNextRun(t *testing.T) {
 		c.Add("a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Equal(t, 1, words, "it would be refused again and again")
+		assert.Equal(t, 1, words, "it would be rejected repeatedly")
 		assert.Equal(t, controller.Canceled, reports.Take()[0].Outcome)
 		require.NoError(t, r.Stop())
 		cfg.GaveUp = nil

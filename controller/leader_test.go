@@ -30,7 +30,7 @@ func TestLostLeadershipStopsWorkWithoutDraining(t *testing.T) {
 				<-ctx.Done()
 				assert.Equal(t, uint64(1), mine.Term())
 				assert.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseExpired)
-				assert.False(t, time.Now().After(l.Deadline()), "at the moment of the loss, not later")
+				assert.False(t, time.Now().After(l.Deadline()), "at the time of the loss, not later")
 				return controller.Result{}, nil // even a success does not lead to the next key
 			}
 			return controller.Result{}, nil

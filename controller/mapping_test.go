@@ -106,7 +106,7 @@ func TestFailedMappingIsRetried(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, w.take(), "and no more")
 	})
-	bubble(t, "an object that moves: the owner before hears of it at once, the one after when it can be found out", func(t *testing.T) {
+	bubble(t, "an object that moves: the old owner is added at once, the new one when mapping succeeds", func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
 		assert.Equal(t, []string{"x"}, w.keys())
 		w.break_("y")
@@ -116,7 +116,7 @@ func TestFailedMappingIsRetried(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"y"}, w.keys())
 	})
-	bubble(t, "an object that moves on and on: all who have seen it", func(t *testing.T) {
+	bubble(t, "an object that keeps moving: every former owner is added", func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{}, object{Key: "a", Owner: "x"})
 		assert.Equal(t, []string{"x"}, w.keys())
 		w.break_("x", "y", "z")
@@ -163,7 +163,7 @@ func TestFailedMappingIsRetried(t *testing.T) {
 		assert.Contains(t, out.String(), `level=WARN msg="mapping failed, will be retried" controller=test watch=things object=a error="wait: recover from panic: boom" stack=`)
 		assert.Contains(t, out.String(), "mapping_test.go")
 	})
-	bubble(t, "others are not held up", func(t *testing.T) {
+	bubble(t, "other keys are not delayed", func(t *testing.T) {
 		w := newFlakyWorld(t, controller.Config[string]{})
 		w.break_("x")
 		w.source.set(object{Key: "a", Owner: "x"})
@@ -228,7 +228,7 @@ func TestObjectMovingDuringMappingRetryReachesEveryOwner(t *testing.T) {
 		synctest.Wait()
 		s.set(object{Key: "a", Owner: "z"})
 		synctest.Wait()
-		assert.Equal(t, []string{"x", "y", "z"}, sorted(reports.Take()), "y has lost it")
+		assert.Equal(t, []string{"x", "y", "z"}, sorted(reports.Take()), "y was the former owner")
 	})
 }
 
@@ -241,7 +241,7 @@ func TestFormerOwnerIsAddedWhenEarlierMappingFails(t *testing.T) {
 		w.source.set(object{Key: "a", Owner: "y"})
 		assert.Equal(t, []string{"y"}, w.keys())
 		w.source.set(object{Key: "a", Owner: "z"})
-		assert.Equal(t, []string{"y", "z"}, w.keys(), "y has lost it")
+		assert.Equal(t, []string{"y", "z"}, w.keys(), "y was the former owner")
 		w.break_()
 		time.Sleep(time.Minute)
 		assert.Contains(t, w.keys(), "x")
@@ -279,7 +279,7 @@ func TestMappingRetriesKeepStateOrder(t *testing.T) {
 		assert.Empty(t, reports.Take())
 		close(leave)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"x", "x", "y"}, calls.Take(), "the one of before comes first")
+		assert.Equal(t, []string{"x", "x", "y"}, calls.Take(), "the earlier one comes first")
 		assert.Equal(t, []string{"x", "y"}, sorted(reports.Take()))
 	})
 }
@@ -306,7 +306,7 @@ func TestMapperContextEndsOnStop(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, r.Stop())
 		assert.Zero(t, time.Since(began))
-		assert.NotContains(t, out.String(), "mapping failed", "it is none")
+		assert.NotContains(t, out.String(), "mapping failed", "it is not one")
 		s.delete("a")
 		synctest.Wait()
 		block = false

@@ -136,7 +136,7 @@ func TestEachOutcomeWithEachConcurrentEvent(t *testing.T) {
 				if e.outcome == controller.Parked && !m.comes {
 					parked = []string{"a"}
 				}
-				assert.Equal(t, parked, c.Parked(), "an event revives a key, and gives it a whole budget")
+				assert.Equal(t, parked, c.Parked(), "an event revives a key with a full budget")
 				time.Sleep(48 * time.Hour)
 				synctest.Wait()
 				assert.Zero(t, reports.Len(), "it comes back once")
@@ -208,7 +208,7 @@ func TestConsecutiveConflictsBecomeFailures(t *testing.T) {
 		require.Len(t, all, 9)
 		for i, r := range all[:8] {
 			assert.Equal(t, controller.Unfinished, r.Outcome)
-			assert.Equal(t, 5*time.Millisecond<<i, r.Retry, "a cache that is stale for longer is asked less often")
+			assert.Equal(t, 5*time.Millisecond<<i, r.Retry, "a cache that is stale for longer is polled less often")
 			assert.Equal(t, 1, r.Attempt)
 		}
 		assert.Equal(t, controller.Failed, all[8].Outcome)
@@ -221,12 +221,12 @@ func TestConsecutiveConflictsBecomeFailures(t *testing.T) {
 			require.Len(t, all, 1)
 			return all[0]
 		}
-		assert.Equal(t, controller.Failed, step(conflict).Outcome, "it goes on to fail")
+		assert.Equal(t, controller.Failed, step(conflict).Outcome, "it keeps failing")
 		assert.Equal(t, controller.Failed, step(errBoom).Outcome)
-		assert.Equal(t, controller.Unfinished, step(conflict).Outcome, "another failure begins a new row")
+		assert.Equal(t, controller.Unfinished, step(conflict).Outcome, "another failure starts a new streak")
 		assert.Equal(t, 10*time.Millisecond, step(conflict).Retry)
 		assert.Equal(t, controller.Unfinished, step(retry.NotYet(conflict, time.Hour)).Outcome)
-		assert.Equal(t, 5*time.Millisecond, step(conflict).Retry, "and so does a wait")
+		assert.Equal(t, 5*time.Millisecond, step(conflict).Retry, "and a wait succeeds")
 		assert.Equal(t, 10*time.Millisecond, step(conflict).Retry)
 		assert.Equal(t, controller.Succeeded, step(nil).Outcome)
 		assert.Equal(t, 5*time.Millisecond, step(conflict).Retry, "and a success")
@@ -267,7 +267,7 @@ func TestLongUnfinishedWorkIsParked(t *testing.T) {
 				all := reports.Take()
 				assert.Equal(t, test.done, all[len(all)-1].Outcome)
 				assert.Equal(t, test.done == controller.Parked, len(c.Parked()) == 1)
-				assert.Zero(t, c.Streaks(), "nothing is kept of a key that is done")
+				assert.Zero(t, c.Streaks(), "no state remains for a finished key")
 				at, began = nil, time.Now()
 				c.CheckInvariants(t)
 			}
@@ -310,7 +310,7 @@ func TestNotYetErrorsParkNothing(t *testing.T) {
 		assert.Empty(t, c.Parked())
 		assert.Equal(t, 1, c.Stats().Queue.Delayed)
 		assert.Equal(t, workqueue.Delayed, c.Snapshot()[0].State)
-		assert.Equal(t, "put: 429 Too Many Requests", c.Snapshot()[0].Reasons[0].Text, "and tells why it waits")
+		assert.Equal(t, "put: 429 Too Many Requests", c.Snapshot()[0].Reasons[0].Text, "and reports why it waits")
 		free.Store(true)
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()

@@ -249,6 +249,6 @@ func model(t *testing.T, seed uint64) {
 	assert.True(t, stats.Running)
 	assert.Zero(t, stats.Queue)
 	assert.Zero(t, stats.Held)
-	assert.Empty(t, c.Snapshot(), "nothing is kept of keys that are done")
+	assert.Empty(t, c.Snapshot(), "no state remains for finished keys")
 	running.Stop()
 }

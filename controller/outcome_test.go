@@ -270,7 +270,7 @@ func TestEachOutcome(t *testing.T) {
 			time.Sleep(48 * time.Hour)
 			assert.Empty(t, reports.Take())
 			if e.outcome == controller.Parked {
-				assert.Equal(t, []string{"a"}, c.Parked(), "one list has all that was given up")
+				assert.Equal(t, []string{"a"}, c.Parked(), "one list has all parked keys")
 				assert.Equal(t, workqueue.Parked, c.Snapshot()[0].State)
 				assert.Equal(t, report.Err.Error(), c.Snapshot()[0].Reasons[0].Text)
 				assert.True(t, c.Drop("a"))
@@ -306,7 +306,7 @@ func TestEachOutcomeDuringStop(t *testing.T) {
 			assert.False(t, r.Ended(), "the reconcile has not")
 			close(leave)
 			require.NoError(t, r.Stop(), "a drain leaves keys in backoff")
-			assert.Equal(t, e.outcome, reports.Take()[0].Outcome, "the stop is no reason to stop the work")
+			assert.Equal(t, e.outcome, reports.Take()[0].Outcome, "the stop does not cancel the work")
 
 			looptest.Start(t, c.Run)
 			synctest.Wait()
@@ -405,11 +405,11 @@ func TestEachOutcomeWhenSuperseded(t *testing.T) {
 				assert.Equal(t, controller.Superseded, all[0].Outcome)
 				require.ErrorIs(t, all[0].Err, controller.ErrSuperseded)
 				assert.Zero(t, all[0].Retry)
-				assert.Equal(t, 2, all[1].Attempt, "neither a failure nor a success")
+				assert.Equal(t, 2, all[1].Attempt, "neither failure nor success")
 			}
 			assert.Equal(t, controller.Succeeded, all[1].Outcome)
 			time.Sleep(48 * time.Hour)
-			assert.Empty(t, reports.Take(), "what the superseded one asked for does not count")
+			assert.Empty(t, reports.Take(), "requeues of the superseded reconcile do not count")
 			c.CheckInvariants(t)
 			require.NoError(t, r.Stop())
 		})
@@ -461,7 +461,7 @@ func TestEachOutcomeOfSecondAttempt(t *testing.T) {
 				assert.Equal(t, 3, last.Attempt)
 				assert.Equal(t, began, last.FirstFailure)
 				assert.Equal(t, "boom", last.Reasons[0].Text)
-				assert.Len(t, last.Reasons, 2, "the error of each attempt before")
+				assert.Len(t, last.Reasons, 2, "the error of each earlier attempt")
 			}
 			c.CheckInvariants(t)
 		})

@@ -62,7 +62,7 @@ func TestKeyWithSpentBudgetIsParked(t *testing.T) {
 				synctest.Wait()
 				revived := reports.Take()
 				require.Len(t, revived, 1, "an event revives it")
-				assert.Equal(t, 1, revived[0].Attempt, "with a whole budget")
+				assert.Equal(t, 1, revived[0].Attempt, "with a full budget")
 				assert.Empty(t, c.Parked())
 				c.CheckInvariants(t)
 			})
@@ -85,7 +85,7 @@ func TestParkedKeysSurviveRunsUntilRetriedOrDropped(t *testing.T) {
 		}
 		synctest.Wait()
 		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{"b", "a", "c"}, c.Parked(), "the longest parked first")
+		assert.Equal(t, []string{"b", "a", "c"}, c.Parked(), "the earliest parked first")
 		for _, k := range c.Snapshot() {
 			assert.Equal(t, "boom", k.Reasons[0].Text)
 		}

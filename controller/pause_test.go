@@ -45,7 +45,7 @@ func TestSetWorkersChangesRunningController(t *testing.T) {
 			assert.EqualValues(t, n, most)
 		}
 		for _, r := range reports.Take() {
-			assert.Equal(t, controller.Succeeded, r.Outcome, "nothing is cut off")
+			assert.Equal(t, controller.Succeeded, r.Outcome, "nothing is truncated")
 		}
 		require.NoError(t, r.Stop())
 		c.SetWorkers(4)
@@ -55,7 +55,7 @@ func TestSetWorkersChangesRunningController(t *testing.T) {
 		}
 		synctest.Wait()
 		_, most := flights()
-		assert.EqualValues(t, 4, most, "the next run has them too")
+		assert.EqualValues(t, 4, most, "the next run has them, too")
 		assert.PanicsWithValue(t, "controller: SetWorkers called with 0, must be positive", func() { c.SetWorkers(0) })
 	})
 }
@@ -72,7 +72,7 @@ func TestPausedControllerStartsNothing(t *testing.T) {
 		c.Pause()
 		assert.True(t, c.Stats().Paused)
 		time.Sleep(time.Hour)
-		assert.Len(t, reports.Take(), 3, "what was in flight went on")
+		assert.Len(t, reports.Take(), 3, "reconciles in flight continued")
 		assert.Equal(t, 7, c.Stats().Queue.Ready)
 
 		c.Resume()
@@ -86,7 +86,7 @@ func TestPausedControllerStartsNothing(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Len(t, reports.Take(), 7)
 		_, most := flights()
-		assert.EqualValues(t, 3, most, "and are not too many")
+		assert.EqualValues(t, 3, most, "and they are bounded")
 	})
 }
 
@@ -98,7 +98,7 @@ func TestPauseOutlivesRunAndDoesNotDelayStop(t *testing.T) {
 		c.Add("a")
 		time.Sleep(time.Minute)
 		began := time.Now()
-		require.NoError(t, r.Stop(), "what is paused is not what was to be drained")
+		require.NoError(t, r.Stop(), "paused keys are not drained")
 		assert.Zero(t, time.Since(began))
 		assert.Empty(t, reports.Take())
 		_, ok := next(t.Context(), c)
@@ -148,7 +148,7 @@ func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 		assert.Equal(t, 2, c.Stats().Held)
 		c.CheckInvariants(t)
 
-		require.NoError(t, r.Stop(), "what is held holds up no stop")
+		require.NoError(t, r.Stop(), "held keys do not delay the stop")
 		r = looptest.Start(t, c.Run)
 		time.Sleep(time.Minute)
 		assert.Empty(t, reports.Take(), "and is held in the next run")

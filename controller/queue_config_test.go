@@ -32,7 +32,7 @@ func TestBurstOfEventsIsOneReconcile(t *testing.T) {
 		assert.Len(t, reports.Take(), 1)
 
 		c.Add("a")
-		require.NoError(t, r.Stop(), "a key that is not quiet yet is not ready")
+		require.NoError(t, r.Stop(), "a debounced key is not ready")
 		looptest.Start(t, c.Run)
 		synctest.Wait()
 		time.Sleep(time.Second)

@@ -74,7 +74,7 @@ func TestWaitReconciledReturnsAfterWriteIsReconciled(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Contains(t, err.Error(), `controller: wait for "test" to reconcile a: `)
 		assert.Contains(t, err.Error(), "things")
-		assert.Zero(t, c.Waiters(), "nothing is left of those who waited")
+		assert.Zero(t, c.Waiters(), "no waiter is left")
 	})
 }
 
@@ -230,7 +230,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		c.ResumeKey("b")
 		began = time.Now()
 		require.NoError(t, <-idle)
-		assert.Equal(t, time.Second, time.Since(began), "what is delayed does not count")
+		assert.Equal(t, time.Second, time.Since(began), "delayed keys do not count")
 
 		c.Pause()
 		c.Add("a")
@@ -247,7 +247,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		go func() { idle <- c.WaitIdle(context.Background()) }()
 		require.NoError(t, r.Stop())
 		time.Sleep(time.Hour)
-		assert.Empty(t, idle, "what is added during a drain is to be done")
+		assert.Empty(t, idle, "a key added during a drain must be done")
 		after.Store(0)
 		looptest.Start(t, c.Run)
 		require.NoError(t, <-idle)
@@ -256,7 +256,7 @@ func TestWaitIdleReturnsWhenNothingIsReadyInFlightOrHeld(t *testing.T) {
 		c.Add("z")
 		synctest.Wait()
 		cancel()
-		require.ErrorIs(t, c.WaitIdle(ctx), context.Canceled, "while something is held")
+		require.ErrorIs(t, c.WaitIdle(ctx), context.Canceled, "while a key is held")
 	})
 }
 

@@ -29,7 +29,7 @@ func TestKeyComesBackIfExpectationsExpireDuringReturn(t *testing.T) {
 		exp.ExpectCreations("a", 1)
 		c.Add("a")
 		time.Sleep(time.Hour)
-		assert.Len(t, reports.Take(), 2, "the event that it waited for was lost, so nobody else adds it")
+		assert.Len(t, reports.Take(), 2, "the awaited event was lost, so nothing else adds the key")
 	})
 }
 

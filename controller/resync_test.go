@@ -54,11 +54,11 @@ func TestResyncReconcilesEveryKeyOncePerPeriod(t *testing.T) {
 			for i := range moments {
 				moments[i] -= time.Duration(period) * time.Hour
 			}
-			assert.Len(t, slices.Compact(slices.Clone(moments)), len(want), "each at its own time")
+			assert.Len(t, slices.Compact(slices.Clone(moments)), len(want), "each when it is due")
 			for q := range 4 {
 				first := slices.IndexFunc(moments, func(d time.Duration) bool { return d >= time.Duration(q)*15*time.Minute })
 				require.GreaterOrEqual(t, first, 0)
-				assert.Less(t, moments[first], time.Duration(q+1)*15*time.Minute, "spread over all of the period")
+				assert.Less(t, moments[first], time.Duration(q+1)*15*time.Minute, "spread over the whole period")
 			}
 			if period > 0 {
 				assert.Equal(t, turns, moments, "a key has the same turn in each period")
@@ -118,7 +118,7 @@ func TestResyncHasBackgroundPriority(t *testing.T) {
 		assert.False(t, ended, "it ends no reconcile")
 		c.Add("b")
 		synctest.Wait()
-		assert.Equal(t, "b", c.Ready()[0], "and it waits behind what is news")
+		assert.Equal(t, "b", c.Ready()[0], "and it waits behind new events")
 	})
 }
 
@@ -170,17 +170,17 @@ func TestResyncGivesParkedKeyOneAttempt(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		all := keysOf(reports.Take())
-		assert.GreaterOrEqual(t, len(all), 3, "a whole budget")
+		assert.GreaterOrEqual(t, len(all), 3, "a full budget")
 		period()
 
 		end.Store("not yet")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Empty(t, c.Parked(), "what is unfinished is not parked")
+		assert.Empty(t, c.Parked(), "unfinished work is not parked")
 		end.Store("fail")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.ElementsMatch(t, []string{"a", "unknown to the watch"}, c.Parked(), "but it has no whole budget either")
+		assert.ElementsMatch(t, []string{"a", "unknown to the watch"}, c.Parked(), "but it does not have a full budget either")
 		reports.Take()
 
 		end.Store("slow")
@@ -200,7 +200,7 @@ func TestResyncGivesParkedKeyOneAttempt(t *testing.T) {
 				n++
 			}
 		}
-		assert.GreaterOrEqual(t, n, 2, "news during the attempt brings a whole budget")
+		assert.GreaterOrEqual(t, n, 2, "an event during the attempt resets the budget")
 
 		end.Store("good")
 		period()
@@ -221,7 +221,7 @@ func TestResyncRetriesFailedMapping(t *testing.T) {
 		w.source.set(object{Key: "a", Owner: "y"})
 		assert.Equal(t, []string{"y"}, w.keys())
 		w.source.set(object{Key: "a", Owner: "z"})
-		assert.Equal(t, []string{"y", "z"}, w.keys(), "y has lost it")
+		assert.Equal(t, []string{"y", "z"}, w.keys(), "y was the former owner")
 		w.break_()
 		time.Sleep(2 * time.Minute)
 		assert.Contains(t, w.keys(), "x")

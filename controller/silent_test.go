@@ -108,7 +108,7 @@ func TestSourceWithoutPromisedBookmarksIsSilent(t *testing.T) {
 			}}}), time.Second)
 			for range 300 + 20 {
 				time.Sleep(time.Second)
-				require.NoError(t, c.Check(), "it has twice the time that it promises")
+				require.NoError(t, c.Check(), "it gets twice its promised interval")
 			}
 			time.Sleep(time.Second)
 			require.ErrorIs(t, c.Check(), controller.ErrSilent)
@@ -127,7 +127,7 @@ func TestFailingPollerIsSilent(t *testing.T) {
 		}, keyOf, poll.Config[object]{Interval: 10 * time.Second, OnError: func(error) {}}))
 		c := watchedBy(t, src, time.Minute)
 		time.Sleep(time.Hour)
-		require.NoError(t, c.Check(), "each poll that finds nothing is heard")
+		require.NoError(t, c.Check(), "each poll without changes counts as heard")
 		fail.Store(true)
 		time.Sleep(2 * time.Minute)
 		assert.ErrorIs(t, c.Check(), controller.ErrSilent)

@@ -53,7 +53,7 @@ func TestStatsCountReconcilesByOutcome(t *testing.T) {
 		}
 		s := c.Stats()
 		assert.EqualValues(t, 1, s.Requeued)
-		assert.EqualValues(t, 2, s.Panics, "also the one that has parked the key")
+		assert.EqualValues(t, 2, s.Panics, "including the one that parked the key")
 		assert.EqualValues(t, 1, s.Outcomes[controller.Panicked])
 		assert.EqualValues(t, 1, s.Fenced)
 		assert.EqualValues(t, 10, s.Durations.Count())
@@ -164,7 +164,7 @@ func TestCacheLagLastsUntilCacheShowsWrite(t *testing.T) {
 		assert.Equal(t, map[string]time.Duration{"things": 3 * time.Second}, w.c.Stats().CacheLag, "so far, and of the oldest write")
 		w.src.set(object{Key: "x"})
 		w.read(t)
-		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "version 3 shows nothing of it")
+		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "version 3 does not show it")
 		w.src.set(object{Key: "x", Value: 1})
 		w.read(t)
 		time.Sleep(time.Hour)
@@ -174,7 +174,7 @@ func TestCacheLagLastsUntilCacheShowsWrite(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, time.Minute, w.c.Stats().CacheLag["things"])
 		w.disconnect()
-		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "nobody follows the cache any more")
+		assert.Equal(t, 3*time.Second, w.c.Stats().CacheLag["things"], "nobody follows the cache anymore")
 	})
 }
 

@@ -99,7 +99,7 @@ func TestConnectAttachesWatchesWithoutRun(t *testing.T) {
 		assert.False(t, ok)
 
 		w.sync(t)
-		assert.Equal(t, []string{"z", "a", "b"}, w.c.Ready(), "what was there when it began waits behind what is news")
+		assert.Equal(t, []string{"z", "a", "b"}, w.c.Ready(), "existing objects wait behind new events")
 		report, ok := w.c.Step(t.Context(), "b")
 		assert.True(t, ok)
 		assert.Equal(t, "b", report.Key)
@@ -123,11 +123,11 @@ func TestConnectAttachesWatchesWithoutRun(t *testing.T) {
 		assert.Empty(t, w.steps.Handlers())
 		w.src.set(object{Key: "c", Value: 3})
 		w.catchUp(t)
-		assert.Equal(t, []string{"z", "a"}, w.c.Ready(), "what was added stays, and nothing comes")
+		assert.Equal(t, []string{"z", "a"}, w.c.Ready(), "added keys stay, and nothing is reconciled")
 		w.connect(t)
 		w.steps.Apply()
 		w.deliver()
-		assert.Equal(t, []string{"z", "a", "b", "c"}, w.c.Ready(), "another Connect hears of all that is there")
+		assert.Equal(t, []string{"z", "a", "b", "c"}, w.c.Ready(), "another Connect receives all existing objects")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestEveryOrderOfStepsConverges(t *testing.T) {
 				for _, ok := next(t.Context(), w.c); ok; _, ok = next(t.Context(), w.c) {
 				}
 			}
-			require.True(t, maps.Equal(truth, w.done), "%v, not %v", w.done, truth)
+			require.True(t, maps.Equal(truth, w.done), "got %v, want %v", w.done, truth)
 			disconnect()
 		})
 	}

@@ -32,7 +32,7 @@ func TestOnlyNewEventsCancelReconcile(t *testing.T) {
 		}, controller.For(inf))
 		looptest.Start(t, c.Run)
 		time.Sleep(90 * time.Minute)
-		assert.Empty(t, ended, "a resync does not")
+		assert.Empty(t, ended, "a resync does not cancel it")
 		s.set(object{Key: "b", Value: 1})
 		synctest.Wait()
 		assert.Empty(t, ended, "another key does not")
@@ -76,7 +76,7 @@ func TestBusyKeyIsEventuallyReconciled(t *testing.T) {
 				superseded[len(superseded)-1]++
 			}
 		}
-		assert.Equal(t, []int{8, 8, 7, 0}, superseded, "30 events, of which the last was the last")
+		assert.Equal(t, []int{8, 8, 7, 0}, superseded, "30 events, the last of which is final")
 		c.CheckInvariants(t)
 	})
 }
@@ -92,7 +92,7 @@ func TestAddDuringDrainSupersedesNothing(t *testing.T) {
 		c.Add("a")
 		require.NoError(t, r.Stop())
 		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "work in flight is finished")
-		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added is for the next run")
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "added keys are left to the next run")
 		c.CheckInvariants(t)
 	})
 }

@@ -61,7 +61,7 @@ func TestNoReconcileStartsAfterDeadlineOfSuspendedLeader(t *testing.T) {
 			reports.Take()
 			cut(store, false)
 			time.Sleep(time.Minute)
-			assert.Zero(t, c.Stats().Queue, "the next term does what is left")
+			assert.Zero(t, c.Stats().Queue, "the next term does the rest")
 		})
 	}
 }

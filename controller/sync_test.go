@@ -97,7 +97,7 @@ func TestUnsyncedCacheIsNamedAndBlocksReconciles(t *testing.T) {
 			synctest.Wait()
 			r := looptest.Start(t, c.Run)
 			synctest.Wait()
-			assert.Contains(t, keysOf(reports.Take()), "early", "the next run does what this one could not")
+			assert.Contains(t, keysOf(reports.Take()), "early", "the next run finishes the rest")
 			require.NoError(t, r.Stop())
 		})
 	}
@@ -115,7 +115,7 @@ func TestStopDuringCacheSyncIsNoError(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, r.Stop())
 		assert.Empty(t, reports.Take())
-		assert.Equal(t, 1, c.Stats().Queue.Ready, "what was added waits")
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "added keys wait")
 		close(s.hold)
 		synctest.Wait()
 		assert.Equal(t, 1, c.Stats().Queue.Ready, "and the handler is gone")

@@ -69,7 +69,7 @@ func TestReconcileHasTraceContextsOfMergedAdds(t *testing.T) {
 		}
 		c.AddWith("a", by("z"))
 		synctest.Wait()
-		assert.Equal(t, []string{"a 1: z, Succeeded", "a 1: w, Succeeded"}, tr.Take(), "a success ends the causes")
+		assert.Equal(t, []string{"a 1: z, Succeeded", "a 1: w, Succeeded"}, tr.Take(), "a success clears the causes")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"a 1: , Succeeded", "b 1: , Succeeded"}, tr.Take(), "RequeueAfter has no cause")
@@ -126,7 +126,7 @@ func TestParkedKeyHasNoCausesUntilRevived(t *testing.T) {
 			assert.Equal(t, "a", info.Key)
 			_, limited := ctx.Deadline()
 			assert.True(t, limited)
-			assert.NoError(t, context.Cause(ctx), "the context of the reconcile has ended, and this one has not")
+			assert.NoError(t, context.Cause(ctx), "the context of the reconcile has ended, but not this one")
 			return nil
 		}
 		cfg.Timeout = time.Second

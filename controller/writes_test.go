@@ -174,7 +174,7 @@ func TestKeyIsHeldUntilCacheShowsItsWrites(t *testing.T) {
 		w.steps.Read(t.Context())
 		w.steps.Apply()
 		require.EqualValues(t, 1, w.inf.Version())
-		assert.True(t, w.runs(t), "the write belongs to no history any more")
+		assert.True(t, w.runs(t), "the write no longer belongs to any history")
 		w.write(t, objects, 2)
 		assert.False(t, w.runs(t))
 		w.src.set(object{Key: "x"})

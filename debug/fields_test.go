@@ -45,7 +45,7 @@ func TestDocumentationListsEveryJSONField(t *testing.T) {
 	_, section, _ := strings.Cut(string(text), "\n## JSON\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for name := range names {
-		assert.Contains(t, section, "`"+name+"`", "a field that is not described")
+		assert.Contains(t, section, "`"+name+"`", "an undocumented field")
 	}
 	word := regexp.MustCompile("`([^`]+)`")
 	described := 0

@@ -33,7 +33,7 @@ func TestWithoutGuardOnlyLocalhostSeesPage(t *testing.T) {
 		{"IPv4 in IPv6", []func(*http.Request){from("[::ffff:127.0.0.1]:1")}, http.StatusOK},
 		{"upper case", []func(*http.Request){host("LOCALHOST")}, http.StatusOK},
 		{"another machine", []func(*http.Request){from("192.0.2.1:1")}, http.StatusForbidden},
-		{"another machine that names this one", []func(*http.Request){from("192.0.2.1:1"), host("127.0.0.1")}, http.StatusForbidden},
+		{"another machine claiming to be this one", []func(*http.Request){from("192.0.2.1:1"), host("127.0.0.1")}, http.StatusForbidden},
 		{"a name that resolves to this machine", []func(*http.Request){host("evil.example:6060")}, http.StatusForbidden},
 		{"a name that looks like this machine", []func(*http.Request){host("localhost.evil.example")}, http.StatusForbidden},
 		{"no address", []func(*http.Request){from("")}, http.StatusForbidden},

@@ -103,7 +103,7 @@ func TestRedactFiltersObjects(t *testing.T) {
 		}, "hidden"},
 		{"all", func(any) any { return nil }, "Config.Redact hides this object."},
 		{"a panic", func(any) any { panic("no") }, "The object cannot be shown"},
-		{"what is no JSON", func(any) any { return func() {} }, "The object cannot be shown"},
+		{"invalid JSON", func(any) any { return func() {} }, "The object cannot be shown"},
 		{"too much", func(any) any { return make([]byte, 1<<20) }, "The object is too large to be shown"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

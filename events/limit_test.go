@@ -77,7 +77,7 @@ func TestFloodOfRepeatsIsCountedAndTakesNoTokens(t *testing.T) {
 		assert.Equal(t, events.Stats{Recorded: 101, Untold: 97, Held: 2, Objects: 1}, r.Stats())
 		time.Sleep(time.Minute)
 		r.Warning(web, "Broken", "")
-		assert.Equal(t, 101, told[len(told)-1].Count, "what is told next has the whole count")
+		assert.Equal(t, 101, told[len(told)-1].Count, "the next delivery has the full count")
 	})
 }
 

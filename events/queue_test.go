@@ -172,7 +172,7 @@ func TestEventIsRetriedWithBackoffThenDropped(t *testing.T) {
 		assert.Equal(t, events.QueueStats{Delivered: 1, Failed: 2}, q.Stats())
 		stop()
 		assert.Contains(t, log.String(), `level=WARN msg="event not delivered" kind=app key=web reason=Never error=`)
-		assert.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), "one line for each")
+		assert.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), "one line each")
 	})
 }
 
@@ -267,7 +267,7 @@ func TestPanickingSinkFailsEventAndNextRunContinues(t *testing.T) {
 				q.Put(event("B", 1))
 				var g wait.Group
 				g.Start(t.Context(), q.Run)
-				require.Error(t, g.Wait(), "whoever runs it hears of it")
+				require.Error(t, g.Wait(), "the caller of Run gets the error")
 				assert.Equal(t, events.QueueStats{Failed: 1, Waiting: 1}, q.Stats())
 				require.NoError(t, q.CheckInvariants(2, 0))
 				s.do = nil
@@ -381,9 +381,9 @@ func TestConcurrentRecordIntoRestartingQueue(t *testing.T) {
 	wg.Wait()
 	run(t, q)()
 	require.NoError(t, q.CheckInvariants(writers*each, 0))
-	assert.Zero(t, q.Stats().Dropped, "eight events have room")
+	assert.Zero(t, q.Stats().Dropped, "eight events fit")
 	for _, e := range r.Events() {
-		assert.Equal(t, e.Count, last[e.Reason], "the last state of all has come through")
+		assert.Equal(t, e.Count, last[e.Reason], "the final state was delivered")
 	}
 	require.Len(t, last, 8)
 }

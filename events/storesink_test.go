@@ -94,7 +94,7 @@ func TestDifferentEventsAreSeparateObjects(t *testing.T) {
 		for _, e := range all {
 			require.NoError(t, sink.Write(t.Context(), e))
 		}
-		assert.Len(t, stored(t, s, store.Selector{}), len(all), "to write them again does nothing")
+		assert.Len(t, stored(t, s, store.Selector{}), len(all), "writing them again does nothing")
 	}
 	l, err := s.List(t.Context())
 	require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestFailedSweepDelaysWriteAndIsRetried(t *testing.T) {
 	require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 
 	s.Inject(storetest.Rule{Op: "delete", Fault: storetest.Fail(down)})
-	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is of long ago")
+	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is old")
 	require.NoError(t, sink.Sweep(t.Context()))
 	assert.Empty(t, stored(t, s, store.Selector{}))
 }

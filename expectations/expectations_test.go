@@ -110,7 +110,7 @@ func TestExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 		time.Sleep(time.Hour)
 		v.VersionObserved(5)
 		require.Contains(t, log.String(), `level=WARN msg="expectations expired" name=sites key=b`)
-		require.NotContains(t, log.String(), "key=a", "it was met, only late")
+		require.NotContains(t, log.String(), "key=a", "it was met, but late")
 	})
 }
 
@@ -145,7 +145,7 @@ func TestRaiseDoesNotExtendTTL(t *testing.T) {
 		time.Sleep(time.Minute / 2)
 		require.True(t, c.SatisfiedExpectations("a"))
 		c.RaiseExpectations("a", 1, 0)
-		require.False(t, c.SatisfiedExpectations("a"), "and begins where nothing is expected")
+		require.False(t, c.SatisfiedExpectations("a"), "and starts from no expectations")
 	})
 }
 
@@ -190,7 +190,7 @@ func TestInvalidCountsAndKeysPanic(t *testing.T) {
 		require.PanicsWithValue(t, negative, call, what)
 	}
 	require.PanicsWithValue(t, "expectations: a key is not equal to itself", func() { c.ExpectCreations(math.NaN(), 1) })
-	require.True(t, c.SatisfiedExpectations(1), "no lock is left behind")
+	require.True(t, c.SatisfiedExpectations(1), "no lock is still held")
 }
 
 func TestConcurrentUse(t *testing.T) {
@@ -243,7 +243,7 @@ func TestEndDiscardsObservations(t *testing.T) {
 
 	tr.ExpectCreations("a", 1) // another object under the same name
 	tr.CreationObserved("a", 2)
-	require.False(t, tr.SatisfiedExpectations("a"), "the first object stands for the second")
+	require.False(t, tr.SatisfiedExpectations("a"), "the first object is mistaken for the second")
 	tr.CreationObserved("a", 1)
 	require.True(t, tr.SatisfiedExpectations("a"))
 }

@@ -76,7 +76,7 @@ func TestListenersHearOnlyOfRequestedKeys(t *testing.T) {
 	tr.CreationObserved("a", 1)
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
-	require.Equal(t, []string{"a"}, *told, "once for each time that it waited")
+	require.Equal(t, []string{"a"}, *told, "once for each wait")
 }
 
 func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {

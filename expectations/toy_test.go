@@ -171,7 +171,7 @@ func run(t *testing.T, newGuard func() guard) (highest, lowest int) {
 				}
 				r.reconcile()
 			}
-			require.Len(t, r.children, r.desired, "in the end it is right, schedule %b", schedule)
+			require.Len(t, r.children, r.desired, "it is eventually right, schedule %b", schedule)
 		}
 		for step := range steps / 2 {
 			if schedule>>step&1 == 0 {
@@ -245,7 +245,7 @@ func overshoots(t *testing.T, schedules int, newGuard func() guard) (bad int) {
 			}
 			r.reconcile()
 		}
-		require.Len(t, r.children, r.desired, "in the end it is right, seed %d", seed)
+		require.Len(t, r.children, r.desired, "it is eventually right, seed %d", seed)
 		if past {
 			bad++
 		}

@@ -195,7 +195,7 @@ func TestEmulatedVersionDeterminesStages(t *testing.T) {
 	require.NoError(t, gates.Set("X=false"), "it is alpha there")
 	assert.EqualError(t, gates.Emulate("1.4"), "featuregate: emulate version 1.4: X is always on since version 1.4")
 	assert.EqualError(t, gates.Emulate("1.1"), "featuregate: emulate version 1.1: X is new in version 1.2, and this is version 1.1")
-	assert.Equal(t, "1.3.9", gates.Version(), "a refusal changes nothing")
+	assert.Equal(t, "1.3.9", gates.Version(), "a rejected call changes nothing")
 }
 
 func TestRemovedFeatureStaysRemovedInEmulation(t *testing.T) {
@@ -324,12 +324,12 @@ func FuzzSet(f *testing.F) {
 		gates := newGates("1.4")
 		before := fmt.Sprint(gates.LogValue())
 		if err := gates.Set(s); err != nil {
-			assert.Equal(t, before, fmt.Sprint(gates.LogValue()), "nothing of it is in force")
+			assert.Equal(t, before, fmt.Sprint(gates.LogValue()), "none of it is in effect")
 			assert.Empty(t, gates.String())
 			return
 		}
 		again := newGates("1.4")
 		require.NoError(t, again.Set(gates.String()))
-		assert.Equal(t, fmt.Sprint(gates.LogValue()), fmt.Sprint(again.LogValue()), "String is what Set reads")
+		assert.Equal(t, fmt.Sprint(gates.LogValue()), fmt.Sprint(again.LogValue()), "Set reads what String returns")
 	})
 }

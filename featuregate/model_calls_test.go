@@ -313,7 +313,7 @@ func TestConcurrentReadersSeeValidSettings(t *testing.T) {
 	}
 	read(func() {
 		if g.Enabled(cat) {
-			t.Error("Enabled sees a wrong setting")
+			t.Error("Enabled sees an invalid setting")
 		}
 		_, _ = g.Enabled(aa), g.Enabled(bee)
 	})
@@ -322,7 +322,7 @@ func TestConcurrentReadersSeeValidSettings(t *testing.T) {
 		for s := range g.All() {
 			names = append(names, s.Name)
 			if s.Name == "Cat" && (s.Enabled || s.Set) {
-				t.Error("All sees a wrong setting")
+				t.Error("All sees an invalid setting")
 			}
 		}
 		if !slices.Equal(names, []string{"Aa", "Bee", "Cat"}) {

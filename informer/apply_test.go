@@ -80,10 +80,10 @@ func (minutely) BookmarkPeriod() time.Duration { return time.Minute }
 func TestStaleMeansNotHeardForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
-		assert.True(t, in.Stale(time.Hour), "it was never heard")
+		assert.True(t, in.Stale(time.Hour), "it was never heard from")
 		sitetest.Start(t, in)
 		time.Sleep(2 * time.Minute)
-		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice that")
+		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice the time")
 		time.Sleep(time.Nanosecond)
 		assert.True(t, in.Stale(2*time.Minute))
 		assert.False(t, in.Stale(3*time.Minute))

@@ -38,7 +38,7 @@ func TestInvalidEventIsReportedAndRequestedAgain(t *testing.T) {
 							return
 						}
 						if bad.get() {
-							assert.False(t, yield(c.bad, nil), "it must leave the loop")
+							assert.False(t, yield(c.bad, nil), "it must end the loop")
 							return
 						}
 						if yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "b"}, Version: 3}, nil) {

@@ -66,7 +66,7 @@ func TestLateEveryEventHandlerSeesEachChangeSinceJoining(t *testing.T) {
 		assert.False(t, reg.HasSynced(), "b was there")
 		late.gate <- struct{}{}
 		synctest.Wait()
-		assert.True(t, reg.HasSynced(), "what has changed since is not waited for")
+		assert.True(t, reg.HasSynced(), "later changes are not waited for")
 		close(late.gate)
 		assert.Equal(t, []string{
 			"add a.2 initial=true", "add b.3 initial=true", "update b.3 4", "delete b.4", "add b.5 initial=false",

@@ -172,7 +172,7 @@ func (r *recorder) call(what string, check func(known site, ok bool), key string
 	check(known, ok)
 	initial := strings.HasSuffix(what, "initial=true")
 	assert.False(r.t, initial && r.tail, "%s after others", what)
-	assert.True(r.t, r.gaps || !strings.HasSuffix(what, "unknown"), "%s, but nothing was missed", what)
+	assert.True(r.t, r.gaps || !strings.HasSuffix(what, "unknown"), "%s, but no event was missed", what)
 	r.tail = r.tail || !initial
 	r.calls = append(r.calls, what)
 	r.mu.Unlock()

@@ -38,7 +38,7 @@ func TestUpdateLeavingSourceFilterIsDeletion(t *testing.T) {
 		src.Break(errOutage)
 		for ev, err := range informer.Filter(src, func(s site) bool { return s.Name != "" }).Watch(t.Context(), 8) {
 			require.NoError(t, err)
-			assert.Equal(t, informer.Bookmark, ev.Type, "keep is not asked for the object that a bookmark has not")
+			assert.Equal(t, informer.Bookmark, ev.Type, "keep is not called for a bookmark, which has no object")
 			break
 		}
 		assert.Equal(t, []string{

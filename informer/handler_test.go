@@ -71,7 +71,7 @@ func TestHandlerSyncsAfterLastInitialObject(t *testing.T) {
 		r.gate = make(chan struct{})
 		r.add(in)
 		sitetest.Start(t, in)
-		assert.False(t, r.reg.HasSynced(), "nothing waits, but the list has not come")
+		assert.False(t, r.reg.HasSynced(), "nothing is pending, but the list has not arrived")
 		src.Fail(nil)
 		time.Sleep(time.Minute)
 		assert.True(t, in.HasSynced())
@@ -264,9 +264,9 @@ func TestPendingEventsAreMergedPerKey(t *testing.T) {
 	}{
 		{"updates are one", func(put, del func()) { put(); put() }, []string{"update a.1 3"}},
 		{"an update and a deletion are a deletion of the last state", func(put, del func()) { put(); del() }, []string{"delete a.2"}},
-		{"a deletion and a creation are both told", func(put, del func()) { del(); put() }, []string{"delete a.1", "add a.2 initial=false"}},
-		{"a creation that follows is told as it is last", func(put, del func()) { del(); put(); put() }, []string{"delete a.1", "add a.3 initial=false"}},
-		{"a life in between is not told", func(put, del func()) { put(); del(); put(); del() }, []string{"delete a.2"}},
+		{"a deletion and a creation are both delivered", func(put, del func()) { del(); put() }, []string{"delete a.1", "add a.2 initial=false"}},
+		{"a following creation is delivered in its last state", func(put, del func()) { del(); put(); put() }, []string{"delete a.1", "add a.3 initial=false"}},
+		{"an intermediate incarnation is not delivered", func(put, del func()) { put(); del(); put(); del() }, []string{"delete a.2"}},
 		{"nor are two", func(put, del func()) {
 			del()
 			put()

@@ -47,11 +47,11 @@ func TestWaitIdleReturnsAfterHandlerCatchesUp(t *testing.T) {
 				}
 			}()
 			require.NoError(t, reg.WaitIdle(t.Context()))
-			assert.Equal(t, 3*time.Second, time.Since(began), "what came later does not delay it")
+			assert.Equal(t, 3*time.Second, time.Since(began), "later events do not delay it")
 			assert.EqualValues(t, 4, told.Load())
 			time.Sleep(time.Hour)
 			began = time.Now()
-			require.NoError(t, reg.WaitIdle(t.Context()), "nothing waits")
+			require.NoError(t, reg.WaitIdle(t.Context()), "nothing is pending")
 			assert.Zero(t, time.Since(began))
 			assert.Zero(t, informer.Asks(in))
 		})

@@ -188,7 +188,7 @@ func TestSlowCacheEventuallyAppliesPendingEvents(t *testing.T) {
 }
 
 func TestWaitForVersion(t *testing.T) {
-	t.Run("wakes those whose version is reached, and no others", func(t *testing.T) {
+	t.Run("wakes only waiters whose version is reached", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			src := newSource()
 			in := must(informer.New(src, nameOf, informer.Config{}))
@@ -218,7 +218,7 @@ func TestWaitForVersion(t *testing.T) {
 			assert.Zero(t, informer.Waiters(in))
 		})
 	})
-	t.Run("does not say that it was in vain when it was not", func(t *testing.T) {
+	t.Run("returns nil if the version was reached", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			in := must(informer.New(newSource(), nameOf, informer.Config{}))
 			for v := informer.Version(1); v < 200; v++ {
@@ -344,7 +344,7 @@ func TestOnVersionReportsEveryReachedVersion(t *testing.T) {
 		var told, late []informer.Version
 		stop := in.OnVersion(func(v informer.Version) {
 			told = append(told, v)
-			assert.Equal(t, v, in.Version(), "it may be asked")
+			assert.Equal(t, v, in.Version(), "it may be called")
 			if v > 0 {
 				assert.Equal(t, 1, in.Indexer().Len(), "version %d is in the cache", v)
 			}

@@ -242,14 +242,14 @@ func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 func TestHandlerReleasesItsInitialObjects(t *testing.T) {
 	const n = 3 * informer.PieceSize
 	for name, end := range map[string]func(gate chan struct{}, reg *informer.Registration, stop func()){
-		"when it has been told": func(gate chan struct{}, _ *informer.Registration, _ func()) {
+		"when it has been delivered": func(gate chan struct{}, _ *informer.Registration, _ func()) {
 			for range n {
 				gate <- struct{}{}
 			}
 		},
-		"when it is removed":  func(_ chan struct{}, reg *informer.Registration, _ func()) { <-reg.Remove() },
-		"when Run ends":       func(_ chan struct{}, _ *informer.Registration, stop func()) { stop() },
-		"when it was told of": nil,
+		"when it is removed":                func(_ chan struct{}, reg *informer.Registration, _ func()) { <-reg.Remove() },
+		"when Run ends":                     func(_ chan struct{}, _ *informer.Registration, stop func()) { stop() },
+		"when it was deleted and delivered": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -281,7 +281,7 @@ func TestHandlerReleasesItsInitialObjects(t *testing.T) {
 				require.Equal(t, 2, lists)
 				if end != nil {
 					runtime.GC()
-					assert.NotNil(t, old[n-1].Value(), "it is still to be told")
+					assert.NotNil(t, old[n-1].Value(), "it is not delivered yet")
 					go end(gate, reg, cancel) // it waits for the callback
 					synctest.Wait()
 					close(gate)

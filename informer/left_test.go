@@ -44,14 +44,14 @@ func TestDeletionHasLastStatePassingFilter(t *testing.T) {
 			synctest.Wait()
 			unwatched(src, func() { src.Delete("a") })
 		}, "delete a.2", "delete a.2"},
-		{"another took its place while nobody watched, outside of the filter", func(src *informertest.Source[string, site]) {
+		{"it was recreated during a watch gap, outside the filter", func(src *informertest.Source[string, site]) {
 			unwatched(src, func() {
 				src.Delete("a")
 				src.Put(site{Name: "a", Life: 1, Rev: 7})
 			})
 			src.Delete("a")
 		}, "delete a.2", "delete a.2"},
-		{"another took its place while nobody watched, within the filter", func(src *informertest.Source[string, site]) {
+		{"it was recreated during a watch gap, inside the filter", func(src *informertest.Source[string, site]) {
 			unwatched(src, func() {
 				src.Delete("a")
 				src.Put(site{Name: "a", Life: 1, Rev: 8})

@@ -255,7 +255,7 @@ func TestListIsNotKeptAliveByItsObjects(t *testing.T) {
 			require.Len(t, slices.get(), 2*lists)
 			runtime.GC()
 			for i, s := range slices.get() {
-				assert.Nil(t, s.Value(), "page %d is alive", i)
+				assert.Nil(t, s.Value(), "page %d is still in memory", i)
 			}
 		}
 		require.Equal(t, 1, calls)

@@ -222,7 +222,7 @@ func TestRepeatedlyExpiredVersionBacksOff(t *testing.T) {
 		}}}
 		in := must(informer.New(s, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
 		sitetest.Start(t, in)
-		assert.Equal(t, 2, s.got().lists, "the first time at once")
+		assert.Equal(t, 2, s.got().lists, "the first time immediately")
 		time.Sleep(800*time.Millisecond - time.Nanosecond)
 		assert.Equal(t, 2, s.got().lists)
 		time.Sleep(time.Nanosecond)
@@ -259,7 +259,7 @@ func TestVersionExpiringAfterEachEventBacksOff(t *testing.T) {
 			},
 		}, nameOf, informer.Config{Name: "sites", Backoff: exact, OnError: errs.Add}))
 		sitetest.Start(t, in)
-		assert.Equal(t, 2, lists.get(), "the first time at once")
+		assert.Equal(t, 2, lists.get(), "the first time immediately")
 		time.Sleep(8 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, 12, lists.get(), "each 800 ms")

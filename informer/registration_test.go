@@ -142,7 +142,7 @@ func TestUpdateCrossingHandlerFilterIsAddOrDelete(t *testing.T) {
 		reg, err := in.AddHandler(h)
 		require.NoError(t, err)
 		sitetest.Start(t, in)
-		assert.True(t, reg.HasSynced(), "what is filtered counts")
+		assert.True(t, reg.HasSynced(), "filtered events count")
 		assert.Equal(t, []string{"add b.2 initial=true"}, r.take())
 		for _, c := range []struct {
 			rev  int
@@ -156,7 +156,7 @@ func TestUpdateCrossingHandlerFilterIsAddOrDelete(t *testing.T) {
 		src.Delete("b")
 		assert.Equal(t, []string{"delete b.8"}, r.take())
 		src.Delete("a")
-		assert.Empty(t, r.take(), "it was never told of it")
+		assert.Empty(t, r.take(), "it was never delivered")
 	})
 }
 
@@ -239,7 +239,7 @@ func TestWaitForSync(t *testing.T) {
 			}
 		})
 	})
-	t.Run("names those that did not sync", func(t *testing.T) {
+	t.Run("names the unsynced handlers", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			silent := func(name string) *informer.Informer[string, site] {
 				return must(informer.New(newSource(), nameOf, informer.Config{Name: name}))

@@ -305,8 +305,8 @@ func TestStatesAreComparedByEqualerOrEquality(t *testing.T) {
 	assert.Equal(t, 1, updates(t, one, other), "another object")
 	assert.Equal(t, 1, updates(t, boxed{"a", 1}, boxed{"a", 1}), "with an interface in it")
 	x, y := sliced{"a", []int{1}}, sliced{"a", []int{2}}
-	assert.Equal(t, 1, updates(t, [1]boxed{{"a", x}}, [1]boxed{{"a", x}}), "with an interface in it, whose value has no ==")
-	assert.Equal(t, 1, updates(t, x, x), "what has no ==")
+	assert.Equal(t, 1, updates(t, [1]boxed{{"a", x}}, [1]boxed{{"a", x}}), "with an interface in it whose value has no ==")
+	assert.Equal(t, 1, updates(t, x, x), "a type without ==")
 
 	byState := func(src informer.ListWatcher[sliced]) informer.ListWatcher[sliced] {
 		return withEqual[sliced]{src, func(a, b sliced) bool { return a.state[0] == b.state[0] }}
@@ -314,10 +314,10 @@ func TestStatesAreComparedByEqualerOrEquality(t *testing.T) {
 	filter := func(src informer.ListWatcher[sliced]) informer.ListWatcher[sliced] {
 		return informer.Filter(src, func(sliced) bool { return true })
 	}
-	assert.Equal(t, 0, updates(t, x, sliced{"b", []int{1}}, byState), "what a function says is the same")
-	assert.Equal(t, 1, updates(t, x, y, byState), "what a function says is not")
+	assert.Equal(t, 0, updates(t, x, sliced{"b", []int{1}}, byState), "what the function reports as equal")
+	assert.Equal(t, 1, updates(t, x, y, byState), "what the function reports as different")
 	assert.Equal(t, 0, updates(t, x, x, byState, filter), "in a filter")
-	assert.Equal(t, 1, updates(t, x, x, filter), "what has no ==, in a filter")
+	assert.Equal(t, 1, updates(t, x, x, filter), "a type without ==, in a filter")
 	assert.Equal(t, 1, updates(t, 1, 1, func(src informer.ListWatcher[int]) informer.ListWatcher[int] {
 		return withEqual[int]{src, func(int, int) bool { return false }}
 	}), "what is never the same")

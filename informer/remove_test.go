@@ -315,7 +315,7 @@ func TestRemovedHandlerReleasesPendingEvents(t *testing.T) {
 		src.Compact()
 		waits = nil
 		runtime.GC()
-		require.NotNil(t, gone.Value(), "it is still to be told")
+		require.NotNil(t, gone.Value(), "it is not delivered yet")
 		done := reg.Remove()
 		close(gate)
 		<-done
@@ -346,7 +346,7 @@ func TestHandlersRemoveThemselvesAndEachOther(t *testing.T) {
 							(<-registered).Remove()
 						}
 						if calls > i%5 && i%5 > 0 {
-							t.Errorf("call %d of a handler that has left in call %d", calls, i%5)
+							t.Errorf("call %d of a handler that removed itself in call %d", calls, i%5)
 						}
 					}
 					reg, err := in.AddHandler(informer.Handler[string, site]{

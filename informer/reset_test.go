@@ -110,11 +110,11 @@ func TestResetDuringList(t *testing.T) {
 		name string
 		hang func(ctx context.Context, release <-chan struct{}) error
 	}{
-		{"that heeds its context", func(ctx context.Context, _ <-chan struct{}) error {
+		{"a list that ends with its context", func(ctx context.Context, _ <-chan struct{}) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}},
-		{"that does not, and brings the old history", func(_ context.Context, release <-chan struct{}) error {
+		{"a list that ignores its context and returns the old history", func(_ context.Context, release <-chan struct{}) error {
 			<-release
 			return nil
 		}},

@@ -25,7 +25,7 @@ func TestResyncInPiecesDeliversCurrentObjects(t *testing.T) {
 			update := h.OnUpdate
 			h.OnUpdate = func(old, now site) {
 				if old == now {
-					assert.False(t, again[now.Name], "%v is told again", now)
+					assert.False(t, again[now.Name], "%v is delivered again", now)
 					again[now.Name] = true
 				}
 				update(old, now)

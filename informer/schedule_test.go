@@ -319,7 +319,7 @@ func FuzzSchedules(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 200 {
-			t.Skip("nothing new comes so late")
+			t.Skip("nothing new arrives this late")
 		}
 		if n, wrong := play(newSchedule(t), steps, 0, true); wrong != "" {
 			t.Fatalf("after %s: %s", spell(steps[:min(n+1, len(steps))]), wrong)

@@ -270,12 +270,12 @@ func TestRemoveWaitsOnlyForDeliver(t *testing.T) {
 
 		go steps.Deliver(slow)
 		synctest.Wait()
-		assert.False(t, steps.Deliver(slow), "a call is under way")
+		assert.False(t, steps.Deliver(slow), "a call is in flight")
 		done := slow.Remove()
 		synctest.Wait()
 		select {
 		case <-done:
-			t.Error("a call is under way")
+			t.Error("a call is in flight")
 		default:
 		}
 		close(release)

@@ -42,7 +42,7 @@ func TestDerivedSourcesPassUnreadKeysOn(t *testing.T) {
 	none := informer.Filter[int](halfRead{}, func(int) bool { return false })
 	l, err := none.List(t.Context())
 	require.NoError(t, err)
-	assert.Equal(t, []int{3, 5}, l.Unread, "nobody knows whether they pass")
+	assert.Equal(t, []int{3, 5}, l.Unread, "it is unknown whether they pass")
 }
 
 func TestCollectDoesNotWriteToPages(t *testing.T) {

@@ -120,7 +120,7 @@ func TestHangingOnNewLeaderDoesNotDelayWork(t *testing.T) {
 		require.NoError(t, a.Check(0))
 		a.cancel(context.Canceled)
 		after(time.Minute)
-		assert.Empty(t, w.read().Holder, "it is released all the same")
+		assert.Empty(t, w.read().Holder, "it is released anyway")
 		w.finish(t)
 	})
 }

@@ -74,17 +74,17 @@ func TestEveryInvalidFieldIsNamed(t *testing.T) {
 
 func TestConfigAtItsBoundsIsAccepted(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){
-		"the defaults":     func(*leaderelect.Config) {},
-		"a short lease":    func(c *leaderelect.Config) { c.LeaseDuration = 100 * time.Millisecond },
-		"a long lease":     func(c *leaderelect.Config) { c.LeaseDuration = 24 * time.Hour },
-		"an odd lease":     func(c *leaderelect.Config) { c.LeaseDuration = 15*time.Second + 7 },
-		"OpenShift's":      func(c *leaderelect.Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 137e9, 107e9, 26e9 },
-		"no skew":          func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
-		"the longest stop": func(c *leaderelect.Config) { c.StepDownTimeout = stepDown },
-		"two tries":        func(c *leaderelect.Config) { c.RetryPeriod = 5 * time.Second },
-		"sessions":         func(c *leaderelect.Config) { c.Sessions = memlease.New() },
-		"early takeover":   func(c *leaderelect.Config) { c.Sessions, c.Fenced = memlease.New(), true },
-		"slow requests":    func(c *leaderelect.Config) { c.RequestTimeout = renew - 1 },
+		"the defaults":          func(*leaderelect.Config) {},
+		"a short lease":         func(c *leaderelect.Config) { c.LeaseDuration = 100 * time.Millisecond },
+		"a long lease":          func(c *leaderelect.Config) { c.LeaseDuration = 24 * time.Hour },
+		"an odd lease duration": func(c *leaderelect.Config) { c.LeaseDuration = 15*time.Second + 7 },
+		"OpenShift's":           func(c *leaderelect.Config) { c.LeaseDuration, c.RenewDeadline, c.RetryPeriod = 137e9, 107e9, 26e9 },
+		"no skew":               func(c *leaderelect.Config) { c.MaxClockRateSkew, c.StepDownTimeout = -1, 5*time.Second },
+		"the longest stop":      func(c *leaderelect.Config) { c.StepDownTimeout = stepDown },
+		"two tries":             func(c *leaderelect.Config) { c.RetryPeriod = 5 * time.Second },
+		"sessions":              func(c *leaderelect.Config) { c.Sessions = memlease.New() },
+		"early takeover":        func(c *leaderelect.Config) { c.Sessions, c.Fenced = memlease.New(), true },
+		"slow requests":         func(c *leaderelect.Config) { c.RequestTimeout = renew - 1 },
 	} {
 		cfg := valid()
 		change(&cfg)

@@ -50,7 +50,7 @@ func TestTermsGrowAfterRecordIsDeleted(t *testing.T) {
 				lead()
 				require.Len(t, terms, 4)
 				assert.Equal(t, []uint64{1, 2}, terms[:2])
-				assert.Greater(t, terms[2], uint64(2), "of another life of the record")
+				assert.Greater(t, terms[2], uint64(2), "of another incarnation of the record")
 				assert.Equal(t, terms[2]+1, terms[3])
 			})
 		})

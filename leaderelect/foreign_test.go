@@ -50,7 +50,7 @@ func TestInvalidJSONRecordIsNotAFreeLease(t *testing.T) {
 				require.Error(t, w.term(t, 1).leadership.Err())
 				after(retry)
 				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(scribbled), lease)
-				assert.Equal(t, uint64(2), w.term(t, 2).term, "the term next to the record counts")
+				assert.Equal(t, uint64(2), w.term(t, 2).term, "the floor counts")
 				w.forgot = true
 				w.finish(t)
 			})

@@ -17,7 +17,7 @@ func TestPermanentStoreErrorIsReturnedButOutageIsNot(t *testing.T) {
 		broken func(c call, at time.Duration) bool
 		check  string // "" is nil
 	}{
-		"a table that is not there":  {func(call, time.Duration) bool { return true }, "the store has never answered, for "},
+		"a missing table":            {func(call, time.Duration) bool { return true }, "the store has never answered, for "},
 		"a read-only directory":      {func(c call, _ time.Duration) bool { return c.op != "get" }, "the store answers reads but no writes, for "},
 		"it becomes read-only later": {func(c call, at time.Duration) bool { return c.op != "get" && at > 30*time.Second }, "reads but no writes"},
 		"an outage":                  {func(_ call, at time.Duration) bool { return at > 30*time.Second }, ""},
@@ -26,7 +26,7 @@ func TestPermanentStoreErrorIsReturnedButOutageIsNot(t *testing.T) {
 			t.Run(what+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t)
-					if how == "watching" && what == "a table that is not there" {
+					if how == "watching" && what == "a missing table" {
 						w.cut("a", time.Hour) // the watch as well
 					}
 					w.plan = func(call call) (fault, time.Duration) {
@@ -39,7 +39,7 @@ func TestPermanentStoreErrorIsReturnedButOutageIsNot(t *testing.T) {
 					require.NoError(t, a.Stats().LastError)
 					a.start()
 					after(lease)
-					require.NoError(t, a.Check(0), "it may come yet")
+					require.NoError(t, a.Check(0), "it may still arrive")
 					after(2 * time.Minute)
 					require.Error(t, a.Stats().LastError)
 					if c.check == "" {

@@ -23,7 +23,7 @@ func TestElectorRunsOnceAtATime(t *testing.T) {
 		after(time.Second)
 		require.ErrorIs(t, a.Run(context.Background()), leaderelect.ErrRunning)
 		require.ErrorIs(t, a.RunOnce(context.Background()), leaderelect.ErrRunning)
-		require.True(t, a.IsLeader(), "the first is not disturbed")
+		require.True(t, a.IsLeader(), "the first is not affected")
 		require.NoError(t, a.stop())
 		a.startWith(a.RunOnce)
 		after(time.Second)
@@ -97,7 +97,7 @@ func TestWorkReturningByItselfGivesOthersAChance(t *testing.T) {
 				assert.Equal(t, 2, w.led())
 				w.join(t, "b", nil).start()
 				after(time.Minute)
-				assert.Equal(t, "b", w.terms[w.led()-1].party, "one whose work continues")
+				assert.Equal(t, "b", w.terms[w.led()-1].party, "one leader whose work continues")
 				w.finish(t)
 			})
 		})
@@ -233,7 +233,7 @@ func TestLeftoverWorkIsStoppedBeforeRelease(t *testing.T) {
 		}
 		stopped = func() {
 			assert.ErrorIs(t, context.Cause(left), leaderelect.ErrTermEnded)
-			assert.NoError(t, context.Cause(last), "what tidies up may still write")
+			assert.NoError(t, context.Cause(last), "cleanup may still write")
 		}
 		released := false
 		w.mu.Lock()
@@ -267,7 +267,7 @@ func TestHangingStoreIsReportedAndBounded(t *testing.T) {
 		a.start()
 		after(time.Hour)
 		require.False(t, a.IsLeader())
-		require.False(t, w.term(t, 1).returned.IsZero(), "its work was stopped all the same")
+		require.False(t, w.term(t, 1).returned.IsZero(), "its work was stopped anyway")
 		assert.Equal(t, 2+8, w.calls, "eight hang, and no more are made")
 		begin := time.Now()
 		err := a.stop()

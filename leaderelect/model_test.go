@@ -366,9 +366,9 @@ func (w *world) requireLeader(t testing.TB) {
 		if leaders == 1 && w.working() {
 			return
 		}
-		require.True(t, leaders < 2 || w.early, "of an early takeover the old leader learns at its next renewal")
+		require.True(t, leaders < 2 || w.early, "the old leader learns of an early takeover at its next renewal")
 	}
-	t.Fatal("there is no leader that works")
+	t.Fatal("no leader is working")
 }
 
 // working reports whether the work of the leader runs.

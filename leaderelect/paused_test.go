@@ -28,7 +28,7 @@ func TestSuspendedLeaderDoesNothingOnResume(t *testing.T) {
 				require.False(t, a.IsLeader())
 				after(time.Second)
 				require.Error(t, l.Context().Err())
-				assert.False(t, w.term(t, 1).returned.IsZero(), "it has stopped at the moment when it resumes")
+				assert.False(t, w.term(t, 1).returned.IsZero(), "it has stopped when it resumes")
 				after(time.Minute)
 				assert.True(t, b.IsLeader())
 				assert.Equal(t, 2, w.led())

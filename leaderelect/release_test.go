@@ -244,7 +244,7 @@ func TestDrainTimeoutEndsLeadershipEvenIfStoreHangs(t *testing.T) {
 			require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrDrainTimeout)
 			after(latency)
 			if f == none {
-				assert.Empty(t, w.read().Holder, "the lease was still ours to release")
+				assert.Empty(t, w.read().Holder, "we still held the lease")
 			}
 			w.end()
 			w.finish(t)

@@ -33,7 +33,7 @@ func TestResigningLeaderDrainsReleasesAndStaysOut(t *testing.T) {
 		first := w.term(t, 1)
 		assert.True(t, first.stopped)
 		assert.Equal(t, leaderelect.ErrResigned, first.cause)
-		assert.Empty(t, w.read().Holder, "whatever ReleaseOnCancel says")
+		assert.Empty(t, w.read().Holder, "regardless of ReleaseOnCancel")
 		assert.False(t, a.IsLeader())
 
 		w.write(record{Holder: "x", Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000})
@@ -131,7 +131,7 @@ func TestResignContinuesAfterCallerGivesUp(t *testing.T) {
 		assert.True(t, a.IsLeader(), "it drains")
 		after(time.Minute)
 		<-a.done
-		require.NoError(t, a.err, "RunOnce takes it for an end")
+		require.NoError(t, a.err, "RunOnce treats it as the end")
 		assert.Empty(t, w.read().Holder)
 		w.finish(t)
 	})
@@ -154,7 +154,7 @@ func TestResignWaitsForReleaseInFlight(t *testing.T) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 20 {
-			require.NoError(t, a.Resign(over, time.Hour), "there is nothing to wait for any more")
+			require.NoError(t, a.Resign(over, time.Hour), "there is nothing left to wait for")
 		}
 		w.finish(t)
 	})
@@ -217,7 +217,7 @@ func TestHandOverToAbsentSuccessorGoesToAnyone(t *testing.T) {
 		require.Equal(t, 1, w.led())
 		after(2 * retry)
 		require.Equal(t, 2, w.led())
-		assert.Empty(t, w.read().Preferred, "it is said only once")
+		assert.Empty(t, w.read().Preferred, "it is logged only once")
 		w.finish(t)
 	})
 }

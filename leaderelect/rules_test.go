@@ -178,7 +178,7 @@ func TestClaimFoundTooLateIsNotATerm(t *testing.T) {
 		a := w.join(t, "a", nil)
 		a.startWith(a.RunOnce)
 		after(lease)
-		require.True(t, a.IsLeader(), "RunOnce continues to a term that can be led")
+		require.True(t, a.IsLeader(), "RunOnce continues until it can lead")
 		first := w.term(t, 1)
 		assert.Equal(t, uint64(2), first.term)
 		assert.Greater(t, w.at(first.leadership.Deadline()), 2*renew)

@@ -41,8 +41,8 @@ func TestFollowerTakesOverImmediatelyOnlyWithSessions(t *testing.T) {
 				died := w.crash("a")
 				after(time.Minute)
 				require.True(t, b.IsLeader())
-				assert.Equal(t, latency/2+latency+latency, w.term(t, 2).began.Sub(died), "it is told, reads, and claims")
-				assert.Positive(t, w.refusals(), "writes of a that were under way")
+				assert.Equal(t, latency/2+latency+latency, w.term(t, 2).began.Sub(died), "it is notified, reads, and claims")
+				assert.Positive(t, w.refusals(), "writes of a in flight")
 				w.finish(t)
 			})
 			synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestLiveLeaderWithoutSessionIsNotReplaced(t *testing.T) {
 		require.NotEmpty(t, first)
 		w.sessions.drop("a")
 		after(latency)
-		assert.Empty(t, w.read().Session, "it says so at once")
+		assert.Empty(t, w.read().Session, "it reports that immediately")
 		after(2 * retry)
 		second := w.read().Session
 		assert.NotEmpty(t, second, "it has another one")
@@ -78,7 +78,7 @@ func TestLiveLeaderWithoutSessionIsNotReplaced(t *testing.T) {
 
 		died := w.crash("a")
 		after(time.Second)
-		assert.Less(t, w.term(t, 2).began.Sub(died), 4*latency, "the new session serves as well")
+		assert.Less(t, w.term(t, 2).began.Sub(died), 4*latency, "the new session is used")
 		w.finish(t)
 	})
 }
@@ -91,7 +91,7 @@ func TestLeaderReplacedAfterSessionLossIsFencedUntilItStops(t *testing.T) {
 		w.sessions.drop("a")
 		after(time.Second)
 		require.True(t, b.IsLeader())
-		require.True(t, a.IsLeader(), "two lead, as a cannot know")
+		require.True(t, a.IsLeader(), "two lead, because a cannot know")
 		refused := w.refusals()
 		after(6 * time.Second)
 		require.False(t, a.IsLeader())
@@ -304,7 +304,7 @@ func TestEndOfSessionAnnouncesRelease(t *testing.T) {
 				leave(t, a)
 				after(time.Second)
 				require.True(t, b.IsLeader())
-				assert.Equal(t, latency+latency/2+latency+latency, w.term(t, 2).began.Sub(begin), "a releases, b is told, reads, and claims")
+				assert.Equal(t, latency+latency/2+latency+latency, w.term(t, 2).began.Sub(begin), "a releases, b is notified, reads, and claims")
 				w.finish(t)
 			})
 		})

@@ -49,7 +49,7 @@ func TestLeaderReturnsLastSeenLeader(t *testing.T) {
 		assert.False(t, known, "it was released")
 		assert.False(t, a.IsLeader())
 		_, known = b.Leader()
-		assert.True(t, known, "it has not looked since")
+		assert.True(t, known, "it has not read since")
 		w.finish(t)
 	})
 }

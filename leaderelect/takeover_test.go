@@ -128,7 +128,7 @@ func TestElectorRetakesOwnExpiredLeaseWithNextTerm(t *testing.T) {
 		require.Equal(t, end, w.at(w.term(t, 1).returned))
 		second := w.term(t, 2)
 		assert.Equal(t, uint64(2), second.term)
-		assert.Equal(t, end+retry*11/10+2*latency, w.at(second.began), "at the first look that works")
+		assert.Equal(t, end+retry*11/10+2*latency, w.at(second.began), "at the first successful read")
 		w.finish(t)
 	})
 }
@@ -165,7 +165,7 @@ func TestForgetfulStoreIsDistrustedForOneLease(t *testing.T) {
 		"the same term of another": func(w *world) {
 			w.write(record{Incarnation: "other", Term: 5, Renewal: 100, LeaseMillis: 15_000})
 		},
-		"an older one that is not readable": func(w *world) { w.write(record{}) },
+		"an older unreadable one": func(w *world) { w.write(record{}) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,7 +193,7 @@ func TestForgetfulStoreIsDistrustedForOneLease(t *testing.T) {
 				require.Equal(t, 1, w.led(), "it waits, even for its own record")
 				after(2 * latency)
 				second := w.term(t, 2)
-				assert.Equal(t, uint64(6), second.term, "after the greatest that it has seen")
+				assert.Equal(t, uint64(6), second.term, "after the greatest term seen")
 				assert.Equal(t, noticed+latency+lease+pause+latency, w.at(second.began))
 				w.finish(t)
 			})
@@ -295,14 +295,14 @@ func TestReleaseRemembersForeignTerm(t *testing.T) {
 		a.start()
 		after(time.Second)
 		w.write(record{Holder: "x", Incarnation: "x", Term: 5, Renewal: 1, LeaseMillis: 15_000})
-		require.NoError(t, a.stop(), "it looks what became of its claim")
+		require.NoError(t, a.stop(), "it resolves its claim")
 		w.mu.Lock()
 		w.forgot = true
 		w.mu.Unlock()
 		w.write(record{Incarnation: "x", Term: 2, Renewal: 1, LeaseMillis: 15_000}) // from a backup
 		a.start()
 		after(lease)
-		require.Zero(t, w.led(), "a tombstone of the past is not free")
+		require.Zero(t, w.led(), "an old tombstone is not free")
 		after(time.Second)
 		assert.Equal(t, uint64(6), w.term(t, 1).term)
 		w.finish(t)

@@ -41,7 +41,7 @@ func TestWatchingFollowerTakesOverImmediatelyAfterRelease(t *testing.T) {
 		released := w.history()[len(w.history())-1].at
 		after(time.Second)
 		assert.True(t, b.IsLeader())
-		assert.Equal(t, latency/2+latency, w.term(t, 2).began.Sub(released), "it is told, and claims")
+		assert.Equal(t, latency/2+latency, w.term(t, 2).began.Sub(released), "it is notified, and claims")
 		w.finish(t)
 	})
 }
@@ -262,7 +262,7 @@ func TestLateEventIsNotAForgetfulStore(t *testing.T) {
 		released := time.Now()
 		after(2 * retry)
 		assert.Equal(t, uint64(2), w.term(t, 2).term)
-		assert.Less(t, w.term(t, 2).began.Sub(released), 2*retry, "it was not believed")
+		assert.Less(t, w.term(t, 2).began.Sub(released), 2*retry, "it was not trusted")
 		w.finish(t)
 	})
 }
@@ -300,7 +300,7 @@ func TestHangingWatchIsReported(t *testing.T) {
 		assert.True(t, a.IsLeader())
 		begin, err := time.Now(), a.stop()
 		require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
-		assert.NotContains(t, err.Error(), "Sessions", "they have ended in the meantime")
+		assert.NotContains(t, err.Error(), "Sessions", "they have ended meanwhile")
 		assert.Equal(t, grace+latency, time.Since(begin), "after the release")
 		close(forever)
 		w.finish(t)

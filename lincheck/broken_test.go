@@ -21,9 +21,9 @@ func TestBrokenQueueIsDetected(t *testing.T) {
 		{"an Add of a key in process is lost", losesReAdd},
 		{"a wake-up is lost", losesWakeUp},
 		{"a key in process is handed out again", handsOutTwice},
-		{"TryTake finds nothing although a key is ready", findsNothing},
+		{"TryTake returns nothing while a key is ready", findsNothing},
 		{"Done is forgotten", losesDone},
-		{"Cancel takes nothing back", losesCancel},
+		{"Cancel has no effect", losesCancel},
 		{"Drain does not wait", drainsTooEarly},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -35,11 +35,11 @@ func TestBrokenQueueIsDetected(t *testing.T) {
 					return q
 				})
 				if check(history) == porcupine.Illegal {
-					t.Logf("noticed in history %d", seed)
+					t.Logf("detected in history %d", seed)
 					return
 				}
 			}
-			t.Error("it went unnoticed")
+			t.Error("it was not detected")
 		})
 	}
 }
@@ -179,10 +179,10 @@ func TestModelDetectsViolations(t *testing.T) {
 		{"a worker stops after a shutdown", true, calls{shutDown, get + nothing, drained}},
 		{"a worker stops before the queue is empty", false, calls{add, shutDown, get + nothing}},
 		{"a key that is ready is handed out after a shutdown", true, calls{add, shutDown, get, done, get + nothing, drained}},
-		{"a key that is canceled does not come", true, calls{add, cancel, tryTake + nothing, drained}},
-		{"a key that is canceled comes", false, calls{add, cancel, get}},
+		{"a canceled key is not handed out", true, calls{add, cancel, tryTake + nothing, drained}},
+		{"a canceled key is handed out", false, calls{add, cancel, get}},
 		{"a key that is canceled while in process does not come back", true, calls{add, get, add, cancel, done, drained}},
-		{"a key is taken in after a shutdown", false, calls{shutDown, add, get}},
+		{"a key is accepted after a shutdown", false, calls{shutDown, add, get}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var history []porcupine.Operation

@@ -25,11 +25,11 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 		assert.Equal(t, driven, p.cancel != nil)
 		assert.Equal(t, driven, p.ctx != nil)
 		assert.True(t, driven || p.state == stateWaiting, "%s %q is %s without a stage", p.kind, p.name, p.state)
-		assert.True(t, driven || !p.removed, "%s %q is gone and still there", p.kind, p.name)
+		assert.True(t, driven || !p.removed, "%s %q is removed but still present", p.kind, p.name)
 		assert.False(t, driven && m.stages[p.stage] == nil && p.ctx.Err() == nil, "%s %q outlives its stage", p.kind, p.name)
 		assert.Equal(t, p.kind == kindSource, p.gate != nil)
 		if p.gate != nil && isClosed(p.gate) {
-			assert.True(t, isClosed(p.synced), "source %q lets others go before it has synced", p.name)
+			assert.True(t, isClosed(p.synced), "source %q lets others start before it has synced", p.name)
 		}
 		assert.GreaterOrEqual(t, p.removers, 0)
 		assert.True(t, p.removers == 0 || p.removed)
@@ -47,9 +47,9 @@ func (m *Manager) checkNeedsLocked(t *testing.T, p *part) {
 	for _, other := range m.parts {
 		assert.False(t, other != p && other.is(p.value), "%q is there twice", p.name)
 		for _, s := range other.sources {
-			assert.Contains(t, m.parts, s, "a source of %q is gone", other.name)
+			assert.Contains(t, m.parts, s, "a source of %q is missing", other.name)
 			if s == p {
-				assert.Less(t, p.number, other.number, "%q stands before its source", other.name)
+				assert.Less(t, p.number, other.number, "%q precedes its source", other.name)
 				needs++
 			}
 		}
@@ -58,8 +58,8 @@ func (m *Manager) checkNeedsLocked(t *testing.T, p *part) {
 		if p.listed && !p.removed {
 			needs++
 		}
-		assert.Equal(t, needs, p.needs-btoi(p.listed && p.removed), "who needs %q", p.name)
-		assert.Equal(t, p.removed, needs == 0, "%q goes when nobody needs it", p.name)
+		assert.Equal(t, needs, p.needs-btoi(p.listed && p.removed), "dependents of %q", p.name)
+		assert.Equal(t, p.removed, needs == 0, "%q is removed when nothing needs it", p.name)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestFailedPartRestartsAfterBackoff(t *testing.T) {
 			assert.Equal(t, 5, part.Restarts)
 			require.ErrorContains(t, part.Err, "runtime.Goexit", "the sixth failure, as the second")
 			assert.False(t, r.Ended())
-			require.NoError(t, r.Stop(), "a failure that was mended is not returned")
+			require.NoError(t, r.Stop(), "a recovered failure is not returned")
 			time.Sleep(time.Minute)
 			assert.Empty(t, starts.Take())
 		})
@@ -93,8 +93,8 @@ func TestHealthyPeriodResetsFailures(t *testing.T) {
 	}{
 		{"shorter than the default", manager.Config{}, time.Minute - 1, []int{1, 2, 3}},
 		{"as long as the default", manager.Config{}, time.Minute, []int{1, 1, 1}},
-		{"shorter than what is healthy", manager.Config{HealthyAfter: time.Hour}, time.Hour - 1, []int{1, 2, 3}},
-		{"as long as what is healthy", manager.Config{HealthyAfter: time.Hour}, time.Hour, []int{1, 1, 1}},
+		{"shorter than HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour - 1, []int{1, 2, 3}},
+		{"as long as HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour, []int{1, 1, 1}},
 	} {
 		bubble(t, test.name, func(t *testing.T) {
 			failures := &looptest.Log[manager.Failure]{}
@@ -178,7 +178,7 @@ func TestManagerMayContinueWithoutFailedPart(t *testing.T) {
 		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
 		m.CheckInvariants(t)
-		assert.Len(t, m.Stats().Parts, 2, "the good one and the election")
+		assert.Len(t, m.Stats().Parts, 2, "the healthy part and the election")
 		require.ErrorIs(t, m.Remove(t.Context(), "panics"), manager.ErrNoPart)
 		require.NoError(t, m.Add(newFakePart("panics", events)), "the name is free")
 		synctest.Wait()
@@ -293,7 +293,7 @@ func TestBackedOffControllerStartsWithNextTerm(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Equal(t, []uint64{1, 2}, starts.Take())
 		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts", "part stops"}, s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "part"), "also while it backs off")
+		require.NoError(t, s.manager.Remove(t.Context(), "part"), "even during backoff")
 		time.Sleep(2 * time.Hour)
 		assert.Empty(t, starts.Take())
 		require.NoError(t, r.Stop())

@@ -64,7 +64,7 @@ func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 		err := s.manager.Check()
 		require.ErrorIs(t, err, errBoom)
 		require.EqualError(t, err, "manager: check part \"checked\": boom\nmanager: check source \"silent\": silent for 1h")
-		require.EqualError(t, s.manager.Ready(), err.Error(), "who is not well is not ready")
+		require.EqualError(t, s.manager.Ready(), err.Error(), "an unhealthy part is not ready")
 		c.panic.Store(true)
 		require.ErrorContains(t, s.manager.Check(), `manager: check part "checked": wait: recover from panic: sick`)
 		c.panic.Store(false)
@@ -99,7 +99,7 @@ func TestCheckIgnoresStoppedParts(t *testing.T) {
 		close(late.synced)
 		synctest.Wait()
 		assert.Equal(t, "backing off", s.manager.Stats().Parts[3].State)
-		require.NoError(t, s.manager.Check(), "it waits to be started again")
+		require.NoError(t, s.manager.Check(), "it waits for its restart")
 		assert.Zero(t, waits.asked.Load())
 	})
 }

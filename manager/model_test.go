@@ -208,7 +208,7 @@ func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand)
 	if ctx.Err() == nil {
 		assert.True(t, p.runs == 0 || p.neededLocked(), "%s runs after it was removed", p.name)
 		for _, s := range own {
-			assert.True(t, s.runs == 0 || s.neededLocked(), "%s runs, and nobody needs it", s.name)
+			assert.True(t, s.runs == 0 || s.neededLocked(), "%s runs, but nothing needs it", s.name)
 		}
 	}
 }

@@ -329,7 +329,7 @@ func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 		s.lose(ended, goesOn)
 		assert.EqualValues(t, 1, revoked.Load(), "OnRevoked of the program is called")
 		assert.Zero(t, s.overrun(ended))
-		assert.Zero(t, s.exits.Load(), "the work in the other slot is its own matter")
+		assert.Zero(t, s.exits.Load(), "the work in the other slot is independent")
 		s.overrun(goesOn)
 		assert.EqualValues(t, 1, s.exits.Load())
 		hear()

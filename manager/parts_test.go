@@ -227,8 +227,8 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			assert.Empty(t, m.Stats().Parts, "the removal has gone on")
-			assert.Equal(t, failing, bytes.Contains(logged.Bytes(), []byte("error=boom")), "nobody else hears of it")
+			assert.Empty(t, m.Stats().Parts, "the removal has continued")
+			assert.Equal(t, failing, bytes.Contains(logged.Bytes(), []byte("error=boom")), "no other caller gets the error")
 			events.Take()
 			require.NoError(t, m.Add(newFakePart("stuck", events)))
 			synctest.Wait()
@@ -323,7 +323,7 @@ func TestAddFailsWhileManagerStops(t *testing.T) {
 			require.NoError(t, r.Stop())
 		}
 		assert.Equal(t, append(started, stopped...), s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "source"), "what has ended may be removed")
+		require.NoError(t, s.manager.Remove(t.Context(), "source"), "an ended part may be removed")
 		assert.Len(t, s.manager.Stats().Parts, 1)
 	})
 }

@@ -128,7 +128,7 @@ func (s *shards) reconcile(ctx context.Context, r *replica, key string) error {
 	term := l.Term()
 	s.mu.Lock()
 	assert.Empty(s.t, s.inFlight[key], "%s is reconciled by %s too", key, r.name)
-	assert.GreaterOrEqual(s.t, term, s.terms[slot], "%s is reconciled in a term of the past", key)
+	assert.GreaterOrEqual(s.t, term, s.terms[slot], "%s is reconciled in an earlier term", key)
 	s.inFlight[key], s.terms[slot] = r.name, term
 	s.mu.Unlock()
 	defer func() {
@@ -153,7 +153,7 @@ func TestReplicasShareKeysAndHandThemOver(t *testing.T) {
 		s := newShards(t, 40)
 		ann := s.replica("ann")
 		time.Sleep(time.Minute)
-		assert.Len(t, s.take("ann"), 40, "who is alone has all")
+		assert.Len(t, s.take("ann"), 40, "a single replica has all keys")
 		assert.Equal(t, "leading", ann.manager.Stats().Stage)
 		require.NoError(t, ann.manager.Ready())
 		require.NoError(t, ann.manager.Check())
@@ -161,20 +161,20 @@ func TestReplicasShareKeysAndHandThemOver(t *testing.T) {
 		bob := s.replica("bob")
 		time.Sleep(2 * time.Minute)
 		shared := s.take("bob")
-		assert.Greater(t, len(shared), 4, "who joins is given some")
+		assert.Greater(t, len(shared), 4, "a joining replica gets some keys")
 		assert.Less(t, len(shared), 36)
-		assert.Empty(t, s.take("ann"), "who gives has nothing more to do")
+		assert.Empty(t, s.take("ann"), "the giving replica has nothing more to do")
 
 		for i := range 40 {
 			s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, shared, s.take("bob"))
-		assert.Len(t, s.take("ann"), 40-len(shared), "each key is one replica's")
+		assert.Len(t, s.take("ann"), 40-len(shared), "each key belongs to one replica")
 
 		require.NoError(t, ann.Stop())
 		time.Sleep(time.Minute)
-		assert.Len(t, s.take("bob"), 40-len(shared), "who stays gets those of who leaves")
+		assert.Len(t, s.take("bob"), 40-len(shared), "the remaining replica gets the keys of the leaving one")
 		require.NoError(t, bob.Stop())
 	})
 }

@@ -50,7 +50,7 @@ func TestPartWaitsForItsOwnSources(t *testing.T) {
 		late.hold = true
 		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.source, late), newFakePart("does not", s.events)))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"late starts"}, s.events.Take(), "and whoever was added after a source waits for it")
+		assert.Equal(t, []string{"late starts"}, s.events.Take(), "and parts added after a source wait for it")
 		close(late.synced)
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"reads starts", "does not starts"}, s.events.Take())
@@ -153,7 +153,7 @@ func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 		assert.ElementsMatch(t, []string{"source starts", "recorder starts"}, s.events.Take())
 		close(s.source.synced)
 		synctest.Wait()
-		assert.Equal(t, []string{"part starts"}, s.events.Take(), "the manager does not wait until the recorder has synced")
+		assert.Equal(t, []string{"part starts"}, s.events.Take(), "the manager does not wait for the recorder to sync")
 		store.notes.Store(true)
 		require.NoError(t, r.Stop())
 		stops := s.events.Take()

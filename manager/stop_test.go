@@ -16,7 +16,7 @@ import (
 )
 
 func TestManagerMayBeCanceledInEachStage(t *testing.T) {
-	bubble(t, "before it begins", func(t *testing.T) {
+	bubble(t, "before it starts", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -85,7 +85,7 @@ var failures = []struct {
 }{
 	{"returns an error", func() error { return errBoom }, errBoom},
 	{"ends by itself", func() error { return nil }, manager.ErrEnded},
-	{"says that it was canceled, which it was not", func() error { return context.Canceled }, context.Canceled},
+	{"returns context.Canceled without a cancel", func() error { return context.Canceled }, context.Canceled},
 	{"panics", func() error { panic(errBoom) }, errBoom},
 }
 

@@ -196,7 +196,7 @@ func (p *managed) told(ctx context.Context) (deaf bool) {
 	case p.kind == "source" && !p.listed && !p.neededLocked():
 		p.gone = true // as the parts that needed it are
 	case p.stage == manager.Outer:
-		assert.True(w.t, w.stopping, "%s is stopped for nothing", p.name)
+		assert.True(w.t, w.stopping, "%s is stopped without a reason", p.name)
 		assert.Zero(w.t, w.countLocked(isController)-w.countLocked(isLeftController), "%s is stopped before the controllers have ended", p.name)
 		assert.Zero(w.t, w.owed, "%s is stopped before the lease is released", p.name)
 	}

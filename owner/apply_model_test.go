@@ -238,7 +238,7 @@ func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 				c.sync()
 				lost := c.calls.Inject(storetest.Rule{Nth: nth, Fault: fault})
 				_, err := c.apply("v2", "a", "b", "c", "d")
-				require.Equal(t, lost.Hits() > 0, err != nil, "a lost answer is an error")
+				require.Equal(t, lost.Hits() > 0, err != nil, "a lost reply is an error")
 				hit = hit || lost.Hits() > 0
 				lost.Remove()
 				if seen {
@@ -294,7 +294,7 @@ func TestConcurrentApplyNeverTouchesOthersChildren(t *testing.T) {
 			synctest.Wait()
 			for _, child := range c.all() {
 				has, _ := owner.ControllerOf(child)
-				assert.Equal(t, has.Key, child.Value.Image, "nobody wrote to a child of the other")
+				assert.Equal(t, has.Key, child.Value.Image, "neither wrote to a child of the other")
 			}
 			for _, by := range []store.Ref{c.web, c.shop} {
 				must(children.Apply(t.Context(), by, nil))

@@ -232,8 +232,8 @@ func TestApplyRecreatesChildAfterItsDeletion(t *testing.T) {
 		assert.NotZero(t, c.now("surplus").Deleting)
 		c.sync()
 	}
-	assert.Len(t, c.calls.Writes(), 1, "the deletion is asked for once")
-	assert.Len(t, c.children.Of(c.web), 2, "they are children all the same")
+	assert.Len(t, c.calls.Writes(), 1, "the deletion is requested once")
+	assert.Len(t, c.children.Of(c.web), 2, "they are still children")
 	for _, key := range []string{"wanted", "surplus"} {
 		c.change(key, func(o *store.Object[Worker]) { o.Finalizers = nil })
 	}

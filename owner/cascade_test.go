@@ -96,7 +96,7 @@ func TestOrphanKeepsChildrenAndReleasesOwner(t *testing.T) {
 	require.Zero(t, left(t, cascade))
 	require.False(t, f.hasApp("web"))
 	require.Equal(t, "a* b* -c* former orphan* other", f.keys())
-	require.Equal(t, []string{"shop*"}, f.ownersOf("other"), "what web owns without control is released too")
+	require.Equal(t, []string{"shop*"}, f.ownersOf("other"), "children that web owns without control are released, too")
 
 	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, o := range []string{"a", "b", "c", "orphan", "other"} {
@@ -158,7 +158,7 @@ func TestPolicyFinalizerLeavesOthersUntouched(t *testing.T) {
 		f.replica("a", &web)
 		cascade := cascading(f.apps, f.children(f.replicas))
 		require.Zero(t, left(t, cascade))
-		require.Equal(t, "a", f.keys(), "an owner that lives keeps its children")
+		require.Equal(t, "a", f.keys(), "a live owner keeps its children")
 		f.deleteApp("web")
 		require.Zero(t, left(t, cascade))
 		require.Equal(t, c.children, f.keys())
@@ -204,7 +204,7 @@ func TestCascadeJoinsErrorsAndKeepsOwner(t *testing.T) {
 	require.ErrorIs(t, err, errBroken)
 	require.EqualError(t, err, `owner: delete app "web" and its children: broken`)
 	require.Equal(t, 2, n)
-	require.Equal(t, "-b -c former orphan* other", f.keys(), "the other kind is looked at")
+	require.Equal(t, "-b -c former orphan* other", f.keys(), "the other kind is checked")
 	f.finish("b")
 	f.finish("c")
 	_, err = cascade(t.Context(), "web")
@@ -284,7 +284,7 @@ func TestCascadeCompletesAfterCrashAtAnyStep(t *testing.T) {
 						switch {
 						case err != nil:
 							require.True(t, how == owner.Foreground || key == "a" && what == "a child goes by itself", "%s, %s, %d: %s is deleted", how, what, code, key)
-							require.False(t, key == "a" && f.given, "%s, %d: what is another's is deleted", how, code)
+							require.False(t, key == "a" && f.given, "%s, %d: a foreign child is deleted", how, code)
 						case controlled && ref.UID == web.UID:
 							require.True(t, f.hasApp("web"), "%s, %s, %d: the owner is gone, %s is left", how, what, code, key)
 						case controlled:

@@ -80,7 +80,7 @@ func TestGoneDyingOrUnknownOwnerAdoptsAndReleasesNothing(t *testing.T) {
 		"gone":          {func(f *fixture, _ *owner.Owners) { require.NoError(f.t, removeApp(f)) }, nil},
 		"created again": {func(f *fixture, _ *owner.Owners) { require.NoError(f.t, removeApp(f)); f.app("web") }, nil},
 		"being deleted": {func(f *fixture, _ *owner.Owners) { f.deleteApp("web") }, nil},
-		"not to be read": {func(_ *fixture, in *owner.Owners) {
+		"unreadable": {func(_ *fixture, in *owner.Owners) {
 			*in = before(*in, func(string) error { return down })
 		}, down},
 		"of no known kind": {func(_ *fixture, in *owner.Owners) { in.Kind = "job" }, errAny},

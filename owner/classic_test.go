@@ -34,7 +34,7 @@ func TestDeletingByNameRemovesRecreatedChildren(t *testing.T) {
 		{"wrong: by its name", func(ctx context.Context, s store.Store[Replica], shown store.Object[Replica]) error {
 			return errOf(s.Delete(ctx, shown.Key))
 		}, "", nil},
-		{"right: this one and no other", func(ctx context.Context, s store.Store[Replica], shown store.Object[Replica]) error {
+		{"right: by its UID", func(ctx context.Context, s store.Store[Replica], shown store.Object[Replica]) error {
 			return errOf(s.Delete(ctx, shown.Key, store.IfUID(shown.UID)))
 		}, "web-data", store.ErrConflict},
 	} {
@@ -88,10 +88,10 @@ func TestStatusIsNotTheActualState(t *testing.T) {
 		running func(f *fixture, site store.Object[Site]) int
 		want    string
 	}{
-		{"wrong: it reads what it has reported", func(_ *fixture, site store.Object[Site]) int {
+		{"wrong: it reads its own report", func(_ *fixture, site store.Object[Site]) int {
 			return site.Value.Status.Running
 		}, "after a loss 1, after a crash 4"},
-		{"right: it counts, and reports what it has counted", func(f *fixture, _ store.Object[Site]) int {
+		{"right: it counts, and reports the count", func(f *fixture, _ store.Object[Site]) int {
 			return len(strings.Fields(f.keys()))
 		}, "after a loss 2, after a crash 2"},
 	} {
@@ -146,7 +146,7 @@ func TestCrashBetweenWritesNeedsCheckingBoth(t *testing.T) {
 		reconcile func(ctx context.Context, s store.Store[Replica]) error
 		left      []string // what there is in the end, for a crash at each moment
 	}{
-		{"wrong: the first stands for both", func(ctx context.Context, s store.Store[Replica]) error {
+		{"wrong: it checks only the first", func(ctx context.Context, s store.Store[Replica]) error {
 			_, err := s.Get(ctx, "web-cert")
 			if !errors.Is(err, store.ErrNotFound) {
 				return err
@@ -156,7 +156,7 @@ func TestCrashBetweenWritesNeedsCheckingBoth(t *testing.T) {
 			}
 			return ensure(ctx, s, "web-secret")
 		}, []string{"web-cert", "web-cert web-secret"}},
-		{"right: each for itself", func(ctx context.Context, s store.Store[Replica]) error {
+		{"right: it checks each one", func(ctx context.Context, s store.Store[Replica]) error {
 			return errors.Join(ensure(ctx, s, "web-cert"), ensure(ctx, s, "web-secret"))
 		}, []string{"web-cert web-secret"}},
 	} {
@@ -192,7 +192,7 @@ func TestUnseenDeletionIsMissedByEventHandlers(t *testing.T) {
 		handlers func(f *fixture) (apps, replicas)
 		up, down string // what is left of a deletion while the controller is up, and while it is down
 	}{
-		{"wrong: it deletes the children when it hears of the deletion", func(f *fixture) (apps, replicas) {
+		{"wrong: it deletes the children in OnDelete", func(f *fixture) (apps, replicas) {
 			return apps{OnDelete: func(d cache.Tombstone[string, store.Object[App]]) {
 				for key := range strings.FieldsSeq(f.keys()) {
 					if o := f.now(key); appOf(o) == d.Key {
@@ -201,7 +201,7 @@ func TestUnseenDeletionIsMissedByEventHandlers(t *testing.T) {
 				}
 			}}, replicas{}
 		}, "", "web-1"},
-		{"right: it asks each child for its owner", func(f *fixture) (apps, replicas) {
+		{"right: it reads the owner of each child", func(f *fixture) (apps, replicas) {
 			collector := collecting(f.children(f.replicas), owner.In(f.apps))
 			collect := func(key string) {
 				_, err := collector(f.t.Context(), key)

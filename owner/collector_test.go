@@ -146,7 +146,7 @@ func TestCollectedChildWithFinalizersIsBeingDeleted(t *testing.T) {
 	for _, want := range []bool{true, false} {
 		deleted, err := collector(t.Context(), "web-1")
 		require.NoError(t, err)
-		assert.Equal(t, want, deleted, "it is asked for once")
+		assert.Equal(t, want, deleted, "it is requested once")
 		o, err := f.replicas.Get(t.Context(), "web-1")
 		require.NoError(t, err)
 		assert.False(t, o.Deleting.IsZero())

@@ -58,13 +58,13 @@ func TestCleanupRunsAfterStartedApplyDespiteCrashes(t *testing.T) {
 			if err == nil && live && c.now <= code/20%20 {
 				require.Equal(t, now, o, "%d: it is the object as it was written", code)
 			}
-			require.False(t, gone && made, "%d: it is gone, and what it made is left (begun %v)", code, begun)
+			require.False(t, gone && made, "%d: it is gone, but its resource is left (begun %v)", code, begun)
 			if !gone && made {
 				o, _ := f.apps.Get(t.Context(), "web")
 				require.Contains(t, o.Finalizers, "dns", fmt.Sprint(code))
 			}
 		}
-		require.True(t, gone, "%d: it goes in the end", code)
+		require.True(t, gone, "%d: it is eventually deleted", code)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestApplyAndCleanupMayRequestRetry(t *testing.T) {
 	later(err)
 	assert.EqualError(t, err, `owner: apply "dns" to app "web": the record is not published yet`)
 	assert.True(t, live)
-	assert.Greater(t, o.Version, created.Version, "what was written is known in spite of the error")
+	assert.Greater(t, o.Version, created.Version, "the written objects are known despite the error")
 
 	f.deleteApp("web")
 	for range 2 {

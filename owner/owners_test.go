@@ -53,11 +53,11 @@ func TestChildIsKeptWhileAnyOwnerLives(t *testing.T) {
 	before := f.now("a")
 	require.False(t, collect())
 	require.Equal(t, before, f.now("a"))
-	require.Empty(t, calls.Writes(), "both live")
+	require.Empty(t, calls.Writes(), "both are alive")
 
 	f.deleteApp("web")
 	require.False(t, collect())
-	require.Equal(t, []string{"shop"}, f.ownersOf("a"), "the owner that is gone is taken off, so that another may control the child")
+	require.Equal(t, []string{"shop"}, f.ownersOf("a"), "the missing owner is removed, so that another may control the child")
 
 	f.deleteApp("shop")
 	require.True(t, collect())
@@ -133,7 +133,7 @@ func TestForegroundReleasesChildWithAnotherOwner(t *testing.T) {
 	require.False(t, f.hasApp("web"))
 	require.Equal(t, "controlled* not-controlled plain*", f.keys())
 	require.Equal(t, []string{"shop"}, f.ownersOf("controlled"))
-	require.Equal(t, []string{"shop*", "web"}, f.ownersOf("not-controlled"), "an owner that does not control is not waited for")
+	require.Equal(t, []string{"shop*", "web"}, f.ownersOf("not-controlled"), "an owner that is not the controller is not waited for")
 
 	collector := collecting(f.children(f.replicas), owner.In(f.apps))
 	for _, key := range []string{"controlled", "not-controlled", "plain"} {
@@ -165,7 +165,7 @@ func TestOrphanReleasesChildNotControlledByOwner(t *testing.T) {
 
 func TestReleaseIgnoresRecreatedOrDeletedChild(t *testing.T) {
 	for name, change := range map[string]func(f *fixture, child store.Object[Replica]) error{
-		"created anew": func(f *fixture, child store.Object[Replica]) error {
+		"recreated": func(f *fixture, child store.Object[Replica]) error {
 			require.NoError(f.t, errOf(f.replicas.Delete(f.t.Context(), child.Key)))
 			f.replica(child.Key, nil)
 			return nil
@@ -198,7 +198,7 @@ func TestReleaseOfChangedChildIsAConflict(t *testing.T) {
 
 	_, err = f.stale(broken[Replica]{f.replicas}, child).Claim(t.Context(), web.Ref(), owner.In(f.apps),
 		func(store.Object[Replica]) bool { return false })
-	require.ErrorIs(t, err, store.ErrConflict, "whether it was created anew is not known")
+	require.ErrorIs(t, err, store.ErrConflict, "whether it was recreated is unknown")
 }
 
 // While an owner is being deleted with Orphan, a child that is created anew may be one of its children again.

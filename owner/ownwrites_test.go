@@ -62,7 +62,7 @@ func TestKeyWaitsExactlyUntilCacheShowsItsWrite(t *testing.T) {
 		require.Equal(t, []string{"a", "b"}, w.let)
 		require.False(t, w.exp.SatisfiedExpectations("c"))
 		w.exp.ExpectVersion("a", uint64(w.now("b").Version))
-		require.True(t, w.exp.SatisfiedExpectations("a"), "the cache was faster than the answer to the write")
+		require.True(t, w.exp.SatisfiedExpectations("a"), "the cache was updated before the write returned")
 		w.source.deliver()
 		require.Equal(t, []string{"a", "b", "c"}, w.let)
 	})

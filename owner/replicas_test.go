@@ -220,7 +220,7 @@ func TestStaleCacheOvershootsOnlyWithoutExpectations(t *testing.T) {
 		})
 		return there
 	}
-	require.Equal(t, []int{2, 4, 5, 2, 2}, story(forgetful{}), "it creates three too many, and deletes any three in the end")
+	require.Equal(t, []int{2, 4, 5, 2, 2}, story(forgetful{}), "it creates three too many, and finally deletes any three")
 	for name, newMemory := range memories() {
 		require.Equal(t, []int{2, 2, 2, 2, 2}, story(newMemory()), name)
 	}
@@ -253,7 +253,7 @@ func overshoots(t *testing.T, schedules int, newMemory func() memory) (bad int) 
 				c.lag.catchUp()
 				c.reconcile(app)
 			}
-			require.Equal(t, app.Value.Replicas, c.there(), "in the end it is right, seed %d", seed)
+			require.Equal(t, app.Value.Replicas, c.there(), "it is eventually right, seed %d", seed)
 			if past {
 				bad++
 			}
@@ -341,7 +341,7 @@ func TestSkippedSlowStartCreationsAreNotExpected(t *testing.T) {
 		}
 		require.Equal(t, 93, slowly(100))
 		require.Equal(t, quota, c.there())
-		require.False(t, m.settled("web"), "the four are still to be seen")
+		require.False(t, m.settled("web"), "the four are not observed yet")
 		c.lag.catchUp()
 		require.True(t, m.settled("web"), "and nothing else")
 	})

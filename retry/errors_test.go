@@ -46,7 +46,7 @@ func TestErrorSetsItsOwnDelay(t *testing.T) {
 		b.Jitter, b.Rand = 1, func() float64 { return 0 }
 		err := retry.Do(t.Context(), retry.Config{Backoff: b}, s.run)
 		assert.Equal(t, append(seconds(0, 10, 12), 12*time.Second+1, 20*time.Second+1), s.called)
-		assert.Equal(t, 20*time.Second+1, time.Since(s.start), "no wait after the last attempt, whoever asks")
+		assert.Equal(t, 20*time.Second+1, time.Since(s.start), "no wait after the last attempt, even if requested")
 		assert.EqualError(t, err, "retry: gave up after attempt 5: busy")
 	})
 }

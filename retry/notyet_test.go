@@ -36,16 +36,16 @@ var branches = []struct {
 	{name: "a failure with a delay", err: retry.After(errBusy, 2*time.Second), failed: true, delay: 2 * time.Second},
 	{name: "a failure with a longer delay", err: own{errBusy, 5 * time.Second}, failed: true, delay: 5 * time.Second},
 	{name: "a failure with a negative delay", err: own{errBusy, -time.Second}, failed: true},
-	{name: "an outer delay that is none", err: own{retry.After(errBusy, 2*time.Second), -1}, failed: true, delay: 2 * time.Second},
-	{name: "unfinished, for an event", err: retry.NotYet(errBusy, 0), notYet: true},
-	{name: "unfinished, until a time that has passed", err: retry.NotYet(errBusy, -time.Hour), notYet: true, delay: 1},
+	{name: "an outer delay of zero", err: own{retry.After(errBusy, 2*time.Second), -1}, failed: true, delay: 2 * time.Second},
+	{name: "not yet, until an event", err: retry.NotYet(errBusy, 0), notYet: true},
+	{name: "not yet, until a past time", err: retry.NotYet(errBusy, -time.Hour), notYet: true, delay: 1},
 	{name: "unfinished", err: retry.NotYet(errBusy, 3*time.Second), notYet: true, delay: 3 * time.Second},
-	{name: "unfinished for longer", err: retry.NotYet(errBusy, 9*time.Second), notYet: true, delay: 9 * time.Second},
-	{name: "unfinished, whatever is inside", err: retry.NotYet(errors.Join(errBusy, retry.After(errBusy, 1)), 4*time.Second), notYet: true, delay: 4 * time.Second},
+	{name: "not yet, for longer", err: retry.NotYet(errBusy, 9*time.Second), notYet: true, delay: 9 * time.Second},
+	{name: "not yet, with any inner error", err: retry.NotYet(errors.Join(errBusy, retry.After(errBusy, 1)), 4*time.Second), notYet: true, delay: 4 * time.Second},
 	{name: "the outer delay", err: retry.After(retry.NotYet(errBusy, 3*time.Second), 6*time.Second), notYet: true, delay: 6 * time.Second},
 	{name: "permanent", err: retry.Permanent(errBusy), permanent: true, failed: true},
-	{name: "permanent inside of unfinished", err: retry.NotYet(fmt.Errorf("put: %w", retry.Permanent(errBusy)), 0), permanent: true, notYet: true},
-	{name: "unfinished inside of permanent", err: retry.Permanent(retry.NotYet(errBusy, time.Second)), permanent: true, notYet: true, delay: time.Second},
+	{name: "permanent inside not yet", err: retry.NotYet(fmt.Errorf("put: %w", retry.Permanent(errBusy)), 0), permanent: true, notYet: true},
+	{name: "not yet inside permanent", err: retry.Permanent(retry.NotYet(errBusy, time.Second)), permanent: true, notYet: true, delay: time.Second},
 }
 
 // several are errors of which some may be nil.
@@ -63,8 +63,8 @@ func TestNotYetDoesNotHideJoinedFailure(t *testing.T) {
 			}
 			return errors.Join(a, fmt.Errorf("more: %w", errors.Join(b, c)))
 		},
-		"text": func(a, b, c error) error { return fmt.Errorf("all: %w, %w, %w", a, b, c) },
-		"a type of its own, which keeps what is nil": func(a, b, c error) error { return several{a, b, c} },
+		"text":                                func(a, b, c error) error { return fmt.Errorf("all: %w, %w, %w", a, b, c) },
+		"a custom type that keeps nil errors": func(a, b, c error) error { return several{a, b, c} },
 	}
 	for _, a := range branches {
 		for _, b := range branches {

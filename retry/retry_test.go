@@ -228,7 +228,7 @@ func TestOnConflictRetriesConflictsOnly(t *testing.T) {
 		{"a conflict is retried", []error{conflict{true}}, 2, false},
 		{"a wrapped conflict is retried", []error{fmt.Errorf("put: %w", conflict{true})}, 2, false},
 		{"a joined conflict is retried", []error{errors.Join(io.EOF, conflict{true})}, 2, false},
-		{"an error that could be a conflict and is none is not", []error{conflict{false}}, 1, true},
+		{"an error whose Conflict method returns false is not", []error{conflict{false}}, 1, true},
 		{"another error is not", []error{conflict{true}, io.EOF}, 2, true},
 		{"no more often than the steps allow", []error{conflict{true}, conflict{true}, conflict{true}}, 3, true},
 	} {
@@ -263,7 +263,7 @@ func TestDoValueReturnsValueOfSuccessfulAttempt(t *testing.T) {
 		n = 0
 		v, err = retry.DoValue(t.Context(), retry.Config{Backoff: doubling(2)}, count)
 		require.ErrorIs(t, err, errBusy)
-		assert.Zero(t, v, "a value that came with an error is not handed out")
+		assert.Zero(t, v, "a value returned with an error is dropped")
 	})
 }
 

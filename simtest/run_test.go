@@ -59,7 +59,7 @@ func TestFailedPlanIsSavedAndTriedFirst(t *testing.T) {
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "testdata")))
 	writePlan(t, dir, "mine", "# it was late\n"+plan+"\n")
 	out, _ = runChild(t, dir)
-	require.Contains(t, out, "run again: -simtest.plan='"+plan+"'", "it is tried before any other that fails in the same way")
+	require.Contains(t, out, "run again: -simtest.plan='"+plan+"'", "it is tried before others with the same failure")
 }
 
 func writePlan(t *testing.T, dir, name, text string) {

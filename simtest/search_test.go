@@ -147,7 +147,7 @@ func TestDifferingPlanIsNotPruned(t *testing.T) {
 			lags++
 		}
 	}
-	require.Equal(t, 7, lags, "of eight in the first step, the first is tried")
+	require.Equal(t, 7, lags, "only the first of eight in the first step is tried")
 }
 
 // Each pair is tried once, and the seed chooses which.

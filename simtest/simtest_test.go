@@ -385,7 +385,7 @@ func TestEachRuleFindsItsBug(t *testing.T) {
 			}
 			return err
 		}), "two runs without faults differ"},
-		"a system that cannot be made": {simtest.World{Systems: []simtest.System{{
+		"a system whose constructor fails": {simtest.World{Systems: []simtest.System{{
 			Name: "s", New: func(*simtest.Env) ([]simtest.Part, error) { return nil, errors.New("no config") },
 		}}}, "s.1 cannot be made: no config"},
 		"a step that fails": {simtest.World{Steps: []simtest.Step{{

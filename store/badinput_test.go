@@ -26,7 +26,7 @@ func TestOversizedRecordIsRejected(t *testing.T) {
 	o.Value.Tags = []string{strings.Repeat("x", 400)}
 	_, err := apps.Update(t.Context(), o)
 	require.ErrorIs(t, err, backend.ErrTooLarge)
-	require.ErrorIs(t, err, store.ErrInvalid, "what cannot be stored is the mistake of the caller")
+	require.ErrorIs(t, err, store.ErrInvalid, "an unstorable value is the caller's mistake")
 	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Value: o.Value})), backend.ErrTooLarge)
 	require.ErrorIs(t, errOf(apps.Create(t.Context(), object{Key: "big", Labels: map[string]string{"l": o.Value.Tags[0]}})), backend.ErrTooLarge)
 	l, err := apps.List(t.Context())
@@ -46,7 +46,7 @@ type Rate struct{ PerSecond float64 }
 func TestUnencodableValueIsRejectedWithFieldPath(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	rates := must(store.Open(db, "rates", store.Config[Rates]{}))
-	require.False(t, store.IsDirect(rates), "an interface is no plain data")
+	require.False(t, store.IsDirect(rates), "an interface is not plain data")
 	for _, c := range []struct {
 		value Rates
 		want  string
@@ -62,7 +62,7 @@ func TestUnencodableValueIsRejectedWithFieldPath(t *testing.T) {
 	}
 	o, err := rates.Create(t.Context(), store.Object[Rates]{Key: "a", Value: Rates{Note: "\ufffd \\ufffd \x00 is text", Secret: "\xff"}})
 	require.NoError(t, err)
-	assert.Equal(t, Rates{Note: "\ufffd \\ufffd \x00 is text"}, o.Value, "what is returned is what is stored")
+	assert.Equal(t, Rates{Note: "\ufffd \\ufffd \x00 is text"}, o.Value, "the returned object is the stored one")
 	assert.EqualValues(t, 1, o.Version, "nothing else was written")
 }
 
@@ -117,7 +117,7 @@ func TestOpenErrorsNameTheReason(t *testing.T) {
 		assert.ErrorContains(t, err, strings.TrimPrefix(want, "int"))
 	}
 	_, err := store.Open(db, "int", store.Config[int]{})
-	require.NoError(t, err, "what could not be opened has claimed nothing")
+	require.NoError(t, err, "a failed Open has claimed nothing")
 	_, err = store.Open(behind{db}, "int", store.Config[string]{})
 	require.ErrorContains(t, err, "it is open with values of type int already, not string", "through any handle")
 }

@@ -25,7 +25,7 @@ func TestConditionTimeChangesWithItsStatus(t *testing.T) {
 		require.True(t, ok)
 		assert.Equal(t, store.Condition{Type: "Ready", Reason: "Pulling", Generation: 2, Since: start}, ready)
 		was, _ := before.Get("Ready")
-		assert.Equal(t, "Starting", was.Reason, "a copy stays as it was")
+		assert.Equal(t, "Starting", was.Reason, "a copy stays unchanged")
 		assert.True(t, cs.Set(store.Condition{Type: "Ready", OK: true, Generation: 2}))
 		ready, _ = cs.Get("Ready")
 		assert.Equal(t, start.Add(time.Minute), ready.Since)

@@ -58,7 +58,7 @@ func TestCreateOrUpdateRetriesAfterConcurrentWrite(t *testing.T) {
 			require.NoError(t, err, op)
 			require.Equal(t, 1, hit.Hits())
 			assert.Equal(t, 3, o.Value.Replicas)
-			assert.Equal(t, op == "create", o.Value.Tags != nil, "what they have written stays")
+			assert.Equal(t, op == "create", o.Value.Tags != nil, "their writes stay")
 		}
 	})
 }
@@ -72,7 +72,7 @@ func TestCreateOrUpdateReturnsChangeErrorUnwrapped(t *testing.T) {
 	create(t, apps, "web")
 	_, err = store.CreateOrUpdate(t.Context(), apps, nil, "web", refuse)
 	require.True(t, err == no)
-	assert.Equal(t, 2, calls, "nothing is tried again")
+	assert.Equal(t, 2, calls, "nothing is retried")
 }
 
 func TestCreateOrUpdateReturnsErrorAfterLostReply(t *testing.T) {
@@ -108,7 +108,7 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 		calls             string
 		replicas          int
 	}{
-		"nothing there": {calls: "create", replicas: 1},
+		"missing": {calls: "create", replicas: 1},
 		"there and seen": {
 			before: func(apps store.Store[App]) { create(t, apps, "web") },
 			calls:  "update", replicas: 1,
@@ -118,7 +118,7 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 			meanwhile: func(apps store.Store[App]) { scale(t, apps, "web", 7) },
 			calls:     "update get update", replicas: 8,
 		},
-		"an older version was seen, with which nothing would have to be done": {
+		"an older version was seen, which needs no change": {
 			before:    func(apps store.Store[App]) { create(t, apps, "web") },
 			meanwhile: func(apps store.Store[App]) { scale(t, apps, "web", 7) },
 			change:    func(o *object) error { o.Value.Replicas = 0; return nil },
@@ -145,7 +145,7 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 			meanwhile: func(apps store.Store[App]) { require.NoError(t, errOf(apps.Delete(t.Context(), "web"))) },
 			calls:     "update get create", replicas: 1,
 		},
-		"another life was seen": {
+		"another incarnation was seen": {
 			before: func(apps store.Store[App]) { create(t, apps, "web") },
 			meanwhile: func(apps store.Store[App]) {
 				require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
@@ -226,7 +226,7 @@ func TestCreateOrUpdateDoesNotMutateCache(t *testing.T) {
 	assert.Equal(t, "new", o.Value.Tags[0])
 	got, _ := seen.Get("web")
 	assert.Equal(t, want, got)
-	require.Len(t, s.Calls(), 1, "or it is not the cached object that change got")
+	require.Len(t, s.Calls(), 1, "or change did not get the cached object")
 }
 
 func TestCreateOrUpdateRereadsUncopyableValue(t *testing.T) {

@@ -140,7 +140,7 @@ func TestStoreSetsTimes(t *testing.T) {
 		require.NoError(t, err)
 		assert.True(t, o.Created.Equal(start), o.Created)
 		assert.Equal(t, o.Created, got.Created)
-		assert.True(t, got.Deleting.Equal(start.Add(time.Minute)), "%v: when it was asked for first", got.Deleting)
+		assert.True(t, got.Deleting.Equal(start.Add(time.Minute)), "%v: at the first request", got.Deleting)
 		assert.Equal(t, time.UTC, got.Deleting.Location())
 	})
 }

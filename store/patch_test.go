@@ -67,7 +67,7 @@ func TestPatchGivesUpAfterTenConflicts(t *testing.T) {
 		start := time.Now()
 		after, err := store.Patch(t.Context(), c, "web", raise)
 		require.ErrorIs(t, err, store.ErrConflict)
-		assert.True(t, retry.IsConflict(err), "whoever retries Patch can tell")
+		assert.True(t, retry.IsConflict(err), "a caller that retries Patch can tell")
 		assert.Len(t, c.Writes(), 10)
 		assert.Zero(t, after)
 		assert.Less(t, time.Since(start), time.Second)
@@ -113,7 +113,7 @@ func TestPatchWritesNothingWhenChangeFails(t *testing.T) {
 			return want
 		})
 		assert.Equal(t, want, err, "the very error")
-		assert.Equal(t, 1, calls, "also one that looks like a conflict is not tried again")
+		assert.Equal(t, 1, calls, "one that looks like a conflict is not retried either")
 	}
 	got, err := apps.Get(t.Context(), "web")
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestAmbiguousPatchIsNotRetriedButMayBeRepeated(t *testing.T) {
 
 		after, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 		require.NoError(t, err)
-		assert.Equal(t, 1, after.Value.Replicas, "once in all")
+		assert.Equal(t, 1, after.Value.Replicas, "once in total")
 		got, err = apps.Get(t.Context(), "web")
 		require.NoError(t, err)
 		assert.Equal(t, got, after)

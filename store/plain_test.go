@@ -262,14 +262,14 @@ func TestStoredValuesAreNotShared(t *testing.T) {
 				t.Fatalf("%s was changed: %s", path, cmp.Diff(want, got.Value))
 			}
 			if !reflect.DeepEqual(want, created.Value) {
-				t.Fatalf("%s was changed in what Create returned: %s", path, cmp.Diff(want, created.Value))
+				t.Fatalf("%s was changed in the result of Create: %s", path, cmp.Diff(want, created.Value))
 			}
 		}
 		spoil(reflect.ValueOf(&given).Elem(), "given", intact)
 		got, err := everythings.Get(t.Context(), key)
 		require.NoError(t, err)
 		spoil(reflect.ValueOf(&got.Value).Elem(), "got", intact)
-		require.Greater(t, spoiled, 50, "a test that changes nothing shows nothing")
+		require.Greater(t, spoiled, 50, "a test that changes nothing proves nothing")
 	}
 }
 

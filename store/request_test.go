@@ -61,7 +61,7 @@ func TestRequestIDsOutliveDeletionWithinHistory(t *testing.T) {
 	create(t, apps, "last")
 	require.NoError(t, db.CheckInvariants())
 	require.NoError(t, send())
-	require.NoError(t, errOf(apps.Get(t.Context(), "web")), "nobody knows of it any more")
+	require.NoError(t, errOf(apps.Get(t.Context(), "web")), "it is not remembered anymore")
 }
 
 func TestRepeatedPatchIsAppliedOnce(t *testing.T) {
@@ -97,7 +97,7 @@ func TestRepeatedPatchSucceedsAfterObjectChanged(t *testing.T) {
 	require.Equal(t, taken, err)
 	after, err := apps.Get(t.Context(), "web")
 	require.NoError(t, err)
-	assert.Equal(t, o, after, "a Patch that was refused has written nothing")
+	assert.Equal(t, o, after, "a rejected Patch has written nothing")
 
 	require.NoError(t, errOf(apps.Delete(t.Context(), "web")))
 	for range 2 {
@@ -108,7 +108,7 @@ func TestRepeatedPatchSucceedsAfterObjectChanged(t *testing.T) {
 	_, err = store.Patch(t.Context(), apps, "web", raise, store.RequestID("late"))
 	require.ErrorIs(t, err, store.ErrNotFound)
 	_, err = store.Patch(t.Context(), apps, "next", raise, store.RequestID("gone"))
-	require.ErrorIs(t, err, store.ErrNotFound, "each key has ids of its own")
+	require.ErrorIs(t, err, store.ErrNotFound, "each key has its own IDs")
 }
 
 // A counter that is raised over a bad network: with request ids each raise counts once; without, some count twice.
@@ -145,7 +145,7 @@ func TestRetriedWritesCountOnceWithRequestID(t *testing.T) {
 		if once {
 			assert.Equal(t, raises, got.Value.Replicas)
 		} else {
-			assert.Greater(t, got.Value.Replicas, raises, "or the test shows nothing")
+			assert.Greater(t, got.Value.Replicas, raises, "or the test proves nothing")
 		}
 	}
 }

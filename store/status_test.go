@@ -88,7 +88,7 @@ func TestUpdateAndUpdateStatusWriteOnlyTheirParts(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, o.Value)
 			require.Equal(t, before.Version != o.Version, spec && asked || !spec && reported, "a write without a change writes nothing")
-			require.Equal(t, before.Generation != o.Generation, spec && asked, "the generation counts what was asked for")
+			require.Equal(t, before.Generation != o.Generation, spec && asked, "the generation counts requested changes")
 
 			// Whatever the caller does to what went in, came out, or was read before, the store keeps what it has.
 			want = must(s.Get(t.Context(), "a")).Value
@@ -176,7 +176,7 @@ func TestIgnoredStatusTagIsRejected(t *testing.T) {
 		err := c.open(db)
 		assert.ErrorContains(t, err, "store: open kind: store_test."+c.want)
 	}
-	assert.ErrorContains(t, opens[ring](db), "unexported", "it ends, and it is no tag that is wrong")
+	assert.ErrorContains(t, opens[ring](db), "unexported", "it ends, and the tag is valid")
 
 	for _, tag := range []reflect.StructTag{`json:"ready", store:"status"`, `store:status`} { // vet would not let them stand
 		ready := reflect.StructField{Name: "Ready", Type: reflect.TypeFor[bool](), Tag: tag}

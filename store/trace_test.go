@@ -74,7 +74,7 @@ func TestRecordWithoutTraceContext(t *testing.T) {
 	o.Trace = "ignored"
 	same, err := s.Update(t.Context(), o)
 	require.NoError(t, err)
-	assert.Equal(t, o.Version, same.Version, "Trace is no change")
+	assert.Equal(t, o.Version, same.Version, "Trace is not a change")
 	assert.Empty(t, same.Trace)
 	o.Value.Replicas++
 	_, err = s.Update(t.Context(), o)

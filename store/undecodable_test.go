@@ -98,7 +98,7 @@ func TestUndecodableRecordAffectsNothingElse(t *testing.T) {
 			assert.Equal(t, 7, ev.Object.Value.Replicas)
 			break
 		}
-		assert.Empty(t, apps.Stats().Undecodable, "it is repaired, as a watch has seen")
+		assert.Empty(t, apps.Stats().Undecodable, "a watch has seen the repair")
 		put(t, db, "b", envelope, `"not an app"`)
 		l, err := apps.List(t.Context())
 		require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestUndecodableRecordAffectsNothingElse(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, l.Items, 4)
 		assert.Empty(t, l.Unread)
-		assert.Empty(t, apps.Stats().Undecodable, "it is repaired, as a list has seen")
+		assert.Empty(t, apps.Stats().Undecodable, "a list has seen the repair")
 	})
 }
 
@@ -128,7 +128,7 @@ func TestUndecodableRecordCanBeDeleted(t *testing.T) {
 			break
 		}
 		_, err = apps.Create(t.Context(), object{Key: "b"})
-		require.NoError(t, err, "the tombstone is in nobody's way")
+		require.NoError(t, err, "the tombstone is not in the way")
 	})
 }
 

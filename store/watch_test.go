@@ -59,7 +59,7 @@ func TestWatchOfQuietKindLearnsVersionsOfBusyKind(t *testing.T) {
 		require.Equal(t, none, told())
 
 		create(t, jobs, "a")
-		assert.Equal(t, []string{"Bookmark  1"}, told(), "the first foreign write is told at once")
+		assert.Equal(t, []string{"Bookmark  1"}, told(), "the first foreign write is reported immediately")
 		for n := range 500 {
 			scale(t, jobs, "a", n+1)
 		}
@@ -69,7 +69,7 @@ func TestWatchOfQuietKindLearnsVersionsOfBusyKind(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		assert.Equal(t, []string{"Bookmark  501"}, told(), "one bookmark for all")
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, none, told(), "nothing happens, nothing is told")
+		assert.Equal(t, none, told(), "nothing happens, nothing is yielded")
 		scale(t, jobs, "a", 0)
 		assert.Equal(t, []string{"Bookmark  502"}, told())
 	})
@@ -114,7 +114,7 @@ func TestWatchReportsOwnKindImmediately(t *testing.T) {
 		scale(t, apps, "web", 1)
 		assert.Equal(t, []string{"Modified web 5"}, told())
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, none, told(), "no bookmark where an event has said as much")
+		assert.Equal(t, none, told(), "no bookmark at the version of an event")
 	})
 }
 

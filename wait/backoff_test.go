@@ -24,16 +24,16 @@ func TestDelayGrowsByFactorUpToCap(t *testing.T) {
 		{"the zero value waits for nothing", wait.Backoff{}, []time.Duration{0, 0, 0}},
 		{"without a factor the delay is constant", wait.Backoff{Duration: ms}, []time.Duration{ms, ms, ms}},
 		{"a factor multiplies", wait.Backoff{Duration: ms, Factor: 5}, []time.Duration{ms, 5 * ms, 25 * ms, 125 * ms}},
-		{"a factor need not be whole, and the delay is rounded", wait.Backoff{Duration: 10 * ms, Factor: 1.4}, []time.Duration{10 * ms, 14 * ms, 19600 * time.Microsecond}},
+		{"a factor may be fractional, and the delay is rounded", wait.Backoff{Duration: 10 * ms, Factor: 1.4}, []time.Duration{10 * ms, 14 * ms, 19600 * time.Microsecond}},
 		{"a factor below 1 shrinks", wait.Backoff{Duration: 8 * ms, Factor: 0.5}, []time.Duration{8 * ms, 4 * ms, 2 * ms}},
-		{"a negative factor is none", wait.Backoff{Duration: ms, Factor: -2}, []time.Duration{ms, ms, ms}},
-		{"an undefined factor is none", wait.Backoff{Duration: ms, Factor: math.NaN()}, []time.Duration{ms, ms, ms}},
+		{"a negative factor is ignored", wait.Backoff{Duration: ms, Factor: -2}, []time.Duration{ms, ms, ms}},
+		{"a NaN factor is ignored", wait.Backoff{Duration: ms, Factor: math.NaN()}, []time.Duration{ms, ms, ms}},
 		{"an infinite factor jumps to the cap", wait.Backoff{Duration: ms, Factor: math.Inf(1), Cap: 9 * ms}, []time.Duration{ms, 9 * ms, 9 * ms}},
-		{"the cap ends the growth and nothing else", wait.Backoff{Duration: ms, Factor: 2, Cap: 3 * ms, Steps: 2}, []time.Duration{ms, 2 * ms, 3 * ms, 3 * ms}},
+		{"the cap ends only the growth", wait.Backoff{Duration: ms, Factor: 2, Cap: 3 * ms, Steps: 2}, []time.Duration{ms, 2 * ms, 3 * ms, 3 * ms}},
 		{"the cap binds the first delay too", wait.Backoff{Duration: 5 * ms, Cap: 3 * ms}, []time.Duration{3 * ms, 3 * ms}},
 		{"the factor shrinks what the cap allows", wait.Backoff{Duration: 8 * ms, Factor: 0.5, Cap: 3 * ms}, []time.Duration{3 * ms, 3 * ms, 2 * ms}},
 		{"a negative duration is 0", wait.Backoff{Duration: -ms, Factor: 2}, []time.Duration{0, 0, 0}},
-		{"a negative cap is none", wait.Backoff{Duration: ms, Factor: 2, Cap: -1}, []time.Duration{ms, 2 * ms, 4 * ms}},
+		{"a negative cap is ignored", wait.Backoff{Duration: ms, Factor: 2, Cap: -1}, []time.Duration{ms, 2 * ms, 4 * ms}},
 		{"a long constant delay is exact", wait.Backoff{Duration: math.MaxInt64 - 1}, []time.Duration{math.MaxInt64 - 1, math.MaxInt64 - 1}},
 		{"also with a factor of 1", wait.Backoff{Duration: math.MaxInt64 - 1, Factor: 1}, []time.Duration{math.MaxInt64 - 1, math.MaxInt64 - 1}},
 		{"the first delay is exact", wait.Backoff{Duration: math.MaxInt64 - 1, Factor: 0.5}, []time.Duration{math.MaxInt64 - 1, 1 << 62}},
@@ -67,7 +67,7 @@ func TestDelayJustPastMaxDurationDoesNotOverflow(t *testing.T) {
 	grown := wait.Backoff{Duration: half, Factor: 2}
 	assert.Equal(t, time.Duration(math.MaxInt64), grown.Delay(1), "2^62 doubled")
 	jittered := wait.Backoff{Duration: half, Jitter: 1, Rand: always(1)}
-	assert.Equal(t, time.Duration(math.MaxInt64), jittered.Delay(0), "2^62 and as much again at random")
+	assert.Equal(t, time.Duration(math.MaxInt64), jittered.Delay(0), "2^62 plus as much random jitter")
 	odd := wait.Backoff{Duration: half + 1<<20, Jitter: 1, Rand: always(float64(half-1<<20) / float64(half+1<<20))}
 	assert.Equal(t, time.Duration(math.MaxInt64), odd.Delay(0))
 }
@@ -78,18 +78,18 @@ func TestJitterIsAFractionOfDelay(t *testing.T) {
 		jitter, rand float64
 		want         time.Duration
 	}{
-		{"0 is none, not 100%", 0, 0.9, 100},
-		{"the least random number adds nothing", 0.5, 0, 100},
+		{"0 means no jitter, not 100%", 0, 0.9, 100},
+		{"the smallest random number adds nothing", 0.5, 0, 100},
 		{"half of the range", 0.5, 0.5, 125},
 		{"the whole range", 0.5, 1, 150},
 		{"more than the delay itself", 3, 0.5, 250},
-		{"a negative fraction is none", -0.5, 0.5, 100},
-		{"an undefined fraction is none", math.NaN(), 0.5, 100},
+		{"a negative fraction is ignored", -0.5, 0.5, 100},
+		{"a NaN fraction is ignored", math.NaN(), 0.5, 100},
 		{"an infinite fraction saturates", math.Inf(1), 0.5, math.MaxInt64},
-		{"an infinite fraction of nothing is nothing", math.Inf(1), 0, 100},
+		{"an infinite fraction of zero is zero", math.Inf(1), 0, 100},
 		{"a random number above 1 counts as 1", 0.5, 7, 150},
 		{"a negative random number counts as 0", 0.5, -7, 100},
-		{"an undefined random number counts as 0", 0.5, math.NaN(), 100},
+		{"a NaN random number counts as 0", 0.5, math.NaN(), 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := wait.Backoff{Duration: 100, Jitter: tc.jitter, Rand: always(tc.rand)}
@@ -105,7 +105,7 @@ func TestJitterIsAFractionOfDelay(t *testing.T) {
 		b := wait.Backoff{Duration: 100, Rand: func() float64 { panic("drawn") }}
 		assert.Equal(t, time.Duration(100), b.Delay(0))
 	})
-	t.Run("the default source spreads over the range", func(t *testing.T) {
+	t.Run("the default random source covers the range", func(t *testing.T) {
 		b := wait.Backoff{Duration: 1000, Jitter: 0.5}
 		low, high := b.Delay(0), b.Delay(0)
 		for range 1000 {
@@ -123,10 +123,10 @@ func TestDelaysMatchSteps(t *testing.T) {
 	b := wait.Backoff{Duration: 1, Factor: 2, Steps: 4, Cap: 3}
 	want := []time.Duration{1, 2, 3}
 	assert.Equal(t, want, slices.Collect(b.Delays()))
-	assert.Equal(t, want, slices.Collect(b.Delays()), "ranging does not use it up")
+	assert.Equal(t, want, slices.Collect(b.Delays()), "ranging does not consume it")
 
 	b.Steps = 1
-	assert.Empty(t, slices.Collect(b.Delays()), "there is no delay after the only attempt")
+	assert.Empty(t, slices.Collect(b.Delays()), "no delay follows the only attempt")
 
 	b.Steps = 0
 	n := 0
@@ -135,7 +135,7 @@ func TestDelaysMatchSteps(t *testing.T) {
 			break
 		}
 	}
-	assert.Equal(t, 1000, n, "0 steps have no end")
+	assert.Equal(t, 1000, n, "0 steps are unlimited")
 }
 
 func TestBackoffIsZero(t *testing.T) {

@@ -66,8 +66,8 @@ func TestPaceDeterminesLoopInterval(t *testing.T) {
 		{"non-sliding: a run that takes two intervals is followed by one at once", nonSliding, seconds(2), seconds(0, 2, 3, 4, 5)},
 		{"non-sliding: missed rounds are one", nonSliding, seconds(0, 3.5), seconds(0, 1, 4.5, 5)},
 		{"non-sliding: always late", nonSliding, seconds(1.5, 1.5, 1.5, 1.5), seconds(0, 1.5, 3, 4.5)},
-		{"a negative jitter is none, sliding", jitter(wait.Sliding), seconds(0.5), seconds(0, 1.5, 2.5, 3.5, 4.5, 5.5)},
-		{"a negative jitter is none, non-sliding", jitter(wait.NonSliding), seconds(0.5), seconds(0, 1, 2, 3, 4, 5)},
+		{"a negative jitter is ignored, sliding", jitter(wait.Sliding), seconds(0.5), seconds(0, 1.5, 2.5, 3.5, 4.5, 5.5)},
+		{"a negative jitter is ignored, non-sliding", jitter(wait.NonSliding), seconds(0.5), seconds(0, 1, 2, 3, 4, 5)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestLoopWaitsFullInterval(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- wait.Until(ctx, time.Minute, r.run) }()
 		synctest.Wait()
-		require.EqualValues(t, 1, r.count.Load(), "the first run is at once")
+		require.EqualValues(t, 1, r.count.Load(), "the first run is immediate")
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
 		require.EqualValues(t, 1, r.count.Load())
@@ -104,7 +104,7 @@ func TestLoopWaitsFullInterval(t *testing.T) {
 func TestEndedContextNeverRunsLoop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f := func(context.Context) { t.Error("f was run") }
+	f := func(context.Context) { t.Error("f was called") }
 	for range 50 { // select is random
 		assert.NoError(t, wait.Until(ctx, 0, f))
 		assert.NoError(t, wait.NonSlidingUntil(ctx, 0, f))

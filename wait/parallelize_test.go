@@ -90,7 +90,7 @@ func TestNoPieceStartsAfterContextEnds(t *testing.T) {
 			return nil
 		})
 		assert.EqualValues(t, 6, begun.Load())
-		assert.EqualValues(t, 6, ended.Load(), "Parallelize has left a worker behind")
+		assert.EqualValues(t, 6, ended.Load(), "Parallelize has leaked a worker")
 		assert.Equal(t, 2*time.Second, time.Since(start))
 		require.ErrorIs(t, err, errStop)
 		assert.ErrorIs(t, err, context.Canceled)

@@ -33,7 +33,7 @@ func TestPollKeepsFixedIntervalFromStart(t *testing.T) {
 		{"immediate", wait.Immediate, nil, seconds(0, 1, 2, 3, 4)},
 		{"delayed", wait.Delayed, nil, seconds(1, 2, 3, 4, 5)},
 		{"the condition's own time is within", wait.Immediate, seconds(0.5, 0, 0.9), seconds(0, 1, 2, 3, 4)},
-		{"a slow condition is asked again at once, then on the grid", wait.Immediate, seconds(0, 1.5), seconds(0, 1, 2.5, 3, 4)},
+		{"a slow condition is called again at once, then on the grid", wait.Immediate, seconds(0, 1.5), seconds(0, 1, 2.5, 3, 4)},
 		{"missed intervals are one", wait.Delayed, seconds(0, 3.5), seconds(1, 2, 5.5, 6, 7)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestConditionErrorIsReturnedUnwrapped(t *testing.T) {
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err = wait.For(ctx, func(context.Context) (bool, error) { cancel(errStop); return false, io.EOF })
-		assert.Equal(t, io.EOF, err, "a failure of another kind is not a cancellation, even beside one")
+		assert.Equal(t, io.EOF, err, "another failure is not a cancellation, even joined with one")
 
 		inner := fmt.Errorf("remote call: %w", context.DeadlineExceeded)
 		err = wait.For(t.Context(), func(context.Context) (bool, error) { return false, inner })
@@ -186,10 +186,10 @@ func TestExponentialBackoffDoesNotWaitAfterLastStep(t *testing.T) {
 		b    wait.Backoff
 		want []time.Duration
 	}{
-		{"one step is no wait", wait.Backoff{Duration: time.Second, Steps: 1}, seconds(0)},
+		{"one step means no wait", wait.Backoff{Duration: time.Second, Steps: 1}, seconds(0)},
 		{"delays grow", wait.Backoff{Duration: time.Second, Factor: 2, Steps: 4}, seconds(0, 1, 3, 7)},
 		{"the cap does not end it", wait.Backoff{Duration: time.Second, Factor: 2, Steps: 5, Cap: 2 * time.Second}, seconds(0, 1, 3, 5, 7)},
-		{"a duration of 0 is no wait", wait.Backoff{Steps: 3}, seconds(0, 0, 0)},
+		{"a duration of 0 means no wait", wait.Backoff{Steps: 3}, seconds(0, 0, 0)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -248,5 +248,5 @@ func TestConditionContextEndsWithPoll(t *testing.T) {
 	var lasting context.Context
 	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), time.Second, time.Hour, wait.Immediate,
 		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }))
-	assert.Error(t, lasting.Err(), "its timer is left behind")
+	assert.Error(t, lasting.Err(), "its timer is leaked")
 }

@@ -44,7 +44,7 @@ func TestEndedContextWinsOverZeroPause(t *testing.T) {
 		cancel()
 		start := time.Now()
 		for _, d := range []time.Duration{-1, 0, time.Hour} {
-			assert.Equal(t, context.Canceled, wait.Sleep(ctx, d), "a cause that says nothing new is left out")
+			assert.Equal(t, context.Canceled, wait.Sleep(ctx, d), "a cause that adds nothing is omitted")
 		}
 		assert.Zero(t, time.Since(start))
 	})

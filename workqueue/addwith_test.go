@@ -233,7 +233,7 @@ func TestCancelUndoesAddInEachState(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				require.Equal(t, c.after, q.Stats(), "nothing comes back")
-				require.False(t, q.Cancel("k"), "there is nothing left to take back")
+				require.False(t, q.Cancel("k"), "nothing is left to cancel")
 				q.Done("k")
 				q.ShutDown()
 			})

@@ -73,7 +73,7 @@ func TestShutDownReleasesLockBetweenBatches(t *testing.T) {
 			}
 		}
 		require.GreaterOrEqual(t, steps, n/256)
-		require.Equal(t, workqueue.Stats{}, q.Stats(), "nothing was added, and nothing came due")
+		require.Equal(t, workqueue.Stats{}, q.Stats(), "no key was added or came due")
 		require.NoError(t, q.CheckInvariants())
 	})
 }

@@ -59,7 +59,7 @@ func TestEarlierWakeUpEndsBackoff(t *testing.T) {
 		q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Minute})
 		q.AddAfter("k", time.Second)
 		require.Equal(t, time.Second, dueAfter(t, q))
-		require.Zero(t, q.Stats().Delayed, "the attempt that it waited for has come")
+		require.Zero(t, q.Stats().Delayed, "the awaited attempt has started")
 		require.Equal(t, 1, q.NumRequeues("k"))
 	})
 }
@@ -92,7 +92,7 @@ func TestReadyOrDirtyKeyHasNoBackoff(t *testing.T) {
 		q.Add("ready")
 		q.AddRateLimited("ready")
 		require.Equal(t, workqueue.Stats{InProcess: 1, Dirty: 1}, q.Stats())
-		require.Equal(t, 2, q.NumRequeues("ready"), "they are failures all the same")
+		require.Equal(t, 2, q.NumRequeues("ready"), "they are still failures")
 		q.Done("ready")
 		require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
 	})

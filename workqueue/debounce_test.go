@@ -240,7 +240,7 @@ func TestAddAfterZeroIsNotDebounced(t *testing.T) {
 				q.Done("k")
 				q.Add("k")
 				add(q)
-				require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats(), "the Add has waited for nothing else")
+				require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats(), "the Add waited only for that")
 				require.NoError(t, q.CheckInvariants())
 			})
 		})

@@ -88,7 +88,7 @@ func TestNoWorkerStopsWhileAKeyIsDirty(t *testing.T) {
 		q.Done("done")
 		synctest.Wait()
 		require.NoError(t, q.CheckInvariants())
-		require.Empty(t, ended, "the other one is dirty still")
+		require.Empty(t, ended, "the other one is still dirty")
 		require.True(t, q.Cancel("canceled"))
 		for range waiters {
 			require.ErrorIs(t, <-ended, workqueue.ErrShutDown)
@@ -212,7 +212,7 @@ func TestTakeReturnsNoKeyAfterContextEnds(t *testing.T) {
 			require.Equal(t, 1, q.Len())
 		}
 	})
-	t.Run("before it has looked for a key", func(t *testing.T) {
+	t.Run("before it looks for a key", func(t *testing.T) {
 		q := newQueue()
 		q.Add("k")
 		ctx, cancel := context.WithCancel(t.Context())

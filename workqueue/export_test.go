@@ -380,7 +380,7 @@ func (t *Table) Add(key int, hash uint32) {
 func (t *Table) Has(key int) bool {
 	e := t.table.get(key)
 	if e != nil && e != t.entries[key] {
-		panic("the table has found the entry of another key")
+		panic("the table found the entry of another key")
 	}
 	return e != nil
 }

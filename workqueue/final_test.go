@@ -57,7 +57,7 @@ func TestFinalFailureSpendsBudgetInEachState(t *testing.T) {
 					for i := 1; i < len(parked); i += 2 {
 						assert.Equal(t, parked[i-1], parked[i])
 					}
-					assert.Zero(t, len(parked)%2, "both are told, or neither")
+					assert.Zero(t, len(parked)%2, "both get it, or neither")
 					q.ShutDown()
 					twin.ShutDown()
 				})
@@ -101,8 +101,8 @@ func TestFinalFailureCountsWithoutBudgetOrBackoff(t *testing.T) {
 		assert.Equal(t, []string{"k"}, q.Parked(), "the backoff is over")
 		assert.Equal(t, 3, q.NumRequeues("k"))
 		q.Add("k")
-		assert.Zero(t, q.NumRequeues("k"), "with a whole budget")
-		assert.False(t, q.AddWith("k", workqueue.AddOptions{Final: true}), "the attempt that was asked for comes")
+		assert.Zero(t, q.NumRequeues("k"), "with a full budget")
+		assert.False(t, q.AddWith("k", workqueue.AddOptions{Final: true}), "the requested attempt comes")
 		assert.Equal(t, []string{"k"}, q.Ready())
 		q.ShutDown()
 	})

@@ -194,7 +194,7 @@ func TestLimiterWithoutBurstHandsOutNothing(t *testing.T) {
 
 func TestWorkersNoticeChangedLimiterWithinMinute(t *testing.T) {
 	for name, limiter := range map[string]*rate.Limiter{
-		"a limit of nothing": rate.NewLimiter(0, 1), "a burst of nothing": rate.NewLimiter(1, 0),
+		"a limit of zero": rate.NewLimiter(0, 1), "a burst of nothing": rate.NewLimiter(1, 0),
 		"once in a day": rate.NewLimiter(rate.Every(24*time.Hour), 1), "never": rate.NewLimiter(0, 0),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -52,7 +52,7 @@ func TestZeroDelayDoesNotGrow(t *testing.T) {
 	for range 200 {
 		q.AddRateLimited("k")
 		_, ok := tryGet(q)
-		require.True(t, ok, "it is ready at once")
+		require.True(t, ok, "it is ready immediately")
 		q.Done("k")
 	}
 }

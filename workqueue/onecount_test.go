@@ -151,8 +151,8 @@ func TestLimiterIsAskedOncePerDelayedFailure(t *testing.T) {
 	require.Equal(t, []string{"k"}, q.Parked())
 	asked := f.asked
 	q.AddRateLimited("k")
-	require.Equal(t, asked, f.asked, "that of a parked key is none")
+	require.Equal(t, asked, f.asked, "a failure of a parked key needs no delay")
 	q.ShutDown()
 	q.AddRateLimited("other")
-	require.Equal(t, asked, f.asked, "nor is one after a shutdown")
+	require.Equal(t, asked, f.asked, "nor after a shutdown")
 }

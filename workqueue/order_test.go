@@ -131,7 +131,7 @@ func TestPriorityIsKeptOnRequeue(t *testing.T) {
 
 				q.AddWith("lower", prio(2))
 				q.Add("k")
-				require.Equal(t, []string{"lower", "k"}, finishAll(q), "gone when there was nothing more to do")
+				require.Equal(t, []string{"lower", "k"}, finishAll(q), "dropped when nothing was left to do")
 			})
 		})
 	}

@@ -34,7 +34,7 @@ func TestPoolKeepsUsedEntriesAndReleasesTheRest(t *testing.T) {
 		}
 		require.NoError(t, p.Check(), "step %d", step)
 	}
-	require.LessOrEqual(t, p.Size(), 4096, "what is free when nothing is used")
+	require.LessOrEqual(t, p.Size(), 4096, "free entries of an unused pool")
 	before := p.Size()
 	for range 10_000 {
 		p.Take(1)

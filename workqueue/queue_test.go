@@ -365,7 +365,7 @@ func TestBurstMemoryIsReleased(t *testing.T) {
 	}
 	require.Equal(t, n, q.Stats().Delayed)
 	q.ShutDown()
-	require.LessOrEqual(t, q.Kept(), 4096+128, "and what is free in a chunk that is in use")
+	require.LessOrEqual(t, q.Kept(), 4096+128, "and free entries of a used chunk")
 	require.NoError(t, q.CheckInvariants())
 }
 

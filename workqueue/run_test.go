@@ -23,12 +23,12 @@ func TestRunDoesNotCountGracefulStopAsFailure(t *testing.T) {
 		stop    func(ctx context.Context) error
 		failure bool
 	}{
-		"the cause":              {stop: context.Cause},
-		"the cause, wrapped":     {stop: func(ctx context.Context) error { return fmt.Errorf("get: %w", context.Cause(ctx)) }},
-		"the error":              {stop: func(ctx context.Context) error { return ctx.Err() }},
-		"an error of its own":    {stop: func(context.Context) error { return errors.New("broken") }, failure: true},
-		"that of another limit":  {stop: func(context.Context) error { return context.DeadlineExceeded }, failure: true},
-		"nothing, since it ends": {stop: func(context.Context) error { return nil }},
+		"the cause":                {stop: context.Cause},
+		"the cause, wrapped":       {stop: func(ctx context.Context) error { return fmt.Errorf("get: %w", context.Cause(ctx)) }},
+		"the error":                {stop: func(ctx context.Context) error { return ctx.Err() }},
+		"an error of its own":      {stop: func(context.Context) error { return errors.New("broken") }, failure: true},
+		"that of another limit":    {stop: func(context.Context) error { return context.DeadlineExceeded }, failure: true},
+		"nothing, because it ends": {stop: func(context.Context) error { return nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestRunDoesNotCountGracefulStopAsFailure(t *testing.T) {
 					require.Equal(t, workqueue.Stats{}, q.Stats())
 					require.Empty(t, log.String())
 				default:
-					require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats(), "for the next Run, at once")
+					require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats(), "for the next Run, immediately")
 					require.Empty(t, log.String())
 					item, _ := q.TryTake()
 					require.Equal(t, -3, item.Priority)

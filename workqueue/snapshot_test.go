@@ -198,7 +198,7 @@ func TestLastEightReasonsAreKept(t *testing.T) {
 		tryGet(q)
 		q.Done("k")
 		q.Add("k")
-		require.Empty(t, q.Snapshot()[0].Reasons, "gone with the key")
+		require.Empty(t, q.Snapshot()[0].Reasons, "dropped with the key")
 	}
 }
 

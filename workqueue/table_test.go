@@ -111,7 +111,7 @@ func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 
 func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
 	table := workqueue.NewTable()
-	require.Zero(t, table.Slots(), "none before there is anything")
+	require.Zero(t, table.Slots(), "none before the first key")
 	const n = 20_000
 	for k := range n {
 		table.Add(k, table.Hash(k))

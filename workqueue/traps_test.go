@@ -53,7 +53,7 @@ func TestAddWhileProcessingQueuesOnceAfterDone(t *testing.T) {
 	}
 	q.Add("other")
 	q.Done("k")
-	require.Equal(t, []string{"other", "k"}, finishAll(q), "at the end of the line")
+	require.Equal(t, []string{"other", "k"}, finishAll(q), "at the end of the queue")
 }
 
 func TestWakeUpsDueTogetherFireOnceInOrder(t *testing.T) {

@@ -47,7 +47,7 @@ func shows(t *testing.T, o *mutation.Cache[string, *pod], version int) {
 }
 
 func TestCache(t *testing.T) {
-	t.Run("the newer of the cache and the write is shown, until the cache catches up", func(t *testing.T) {
+	t.Run("the newer of cache and write is shown until the cache catches up", func(t *testing.T) {
 		x, o := newCache(t, mutation.Config{})
 		shows(t, o, 0)
 		x.Upsert(a(1))
@@ -65,12 +65,12 @@ func TestCache(t *testing.T) {
 		shows(t, o, 9)
 		require.Zero(t, o.Len())
 	})
-	t.Run("what was created is there before the cache has it", func(t *testing.T) {
+	t.Run("a created object is visible before the cache has it", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(1))
 		shows(t, o, 1)
 	})
-	t.Run("what was deleted is gone before the cache knows, and comes back when it is newer", func(t *testing.T) {
+	t.Run("a deleted object disappears at once and returns only if newer", func(t *testing.T) {
 		x, o := newCache(t, mutation.Config{})
 		x.Upsert(a(1))
 		o.WroteDeletion("a", 2)
@@ -83,11 +83,11 @@ func TestCache(t *testing.T) {
 		o.WroteDeletion("a", 5)
 		x.Delete("a")
 		shows(t, o, 0)
-		require.Equal(t, 1, o.Len(), "the cache may not have heard of the creation")
+		require.Equal(t, 1, o.Len(), "the cache may not show the creation yet")
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(5)})
 		require.Zero(t, o.Len(), "now it has")
 	})
-	t.Run("writes that come late do not hide newer ones", func(t *testing.T) {
+	t.Run("late writes do not hide newer ones", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(4))
 		o.Wrote(a(3))
@@ -101,7 +101,7 @@ func TestCache(t *testing.T) {
 		o.Wrote(a(5))
 		shows(t, o, 5)
 	})
-	t.Run("a deletion that the cache saw ends a write that is not newer, but no recreation", func(t *testing.T) {
+	t.Run("a deletion in the cache ends an older write but not a recreation", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(3))
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(2)})
@@ -111,7 +111,7 @@ func TestCache(t *testing.T) {
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(3)})
 		shows(t, o, 0)
 	})
-	t.Run("a write is remembered for its time to live", func(t *testing.T) {
+	t.Run("a write is remembered for the TTL", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			for _, ttl := range []time.Duration{0, time.Second} {
 				_, o := newCache(t, mutation.Config{TTL: ttl})
@@ -127,7 +127,7 @@ func TestCache(t *testing.T) {
 			}
 		})
 	})
-	t.Run("whatever is asked first, a write that is too old is gone", func(t *testing.T) {
+	t.Run("an expired write is gone for every method", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			_, o := newCache(t, mutation.Config{})
 			o.Wrote(a(1))
@@ -141,22 +141,22 @@ func TestCache(t *testing.T) {
 			require.Zero(t, o.Len())
 		})
 	})
-	t.Run("without a Version of the cache, an object of version 0 is there as any other", func(t *testing.T) {
+	t.Run("without Config.Version, an object of version 0 is visible", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(0))
 		_, ok := o.Get("a")
 		require.True(t, ok)
 	})
-	t.Run("a key that is not equal to itself is misuse", func(t *testing.T) {
+	t.Run("a key that is not equal to itself panics", func(t *testing.T) {
 		x := cache.NewIndexer(func(float64) float64 { return 0 })
 		o := must(mutation.New(x, func(f float64) float64 { return f }, func(float64) uint64 { return 1 }, mutation.Config{}))
 		const misuse = "mutation: a key is not equal to itself"
 		require.PanicsWithValue(t, misuse, func() { o.Wrote(math.NaN()) })
 		require.PanicsWithValue(t, misuse, func() { o.WroteDeletion(math.NaN(), 1) })
 		require.PanicsWithValue(t, misuse, func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) })
-		require.Zero(t, o.Len(), "no lock is left behind")
+		require.Zero(t, o.Len(), "no lock is still held")
 	})
-	t.Run("the oldest write goes when there are too many", func(t *testing.T) {
+	t.Run("the oldest write is dropped at the limit", func(t *testing.T) {
 		for _, limit := range []int{0, 2} {
 			_, o := newCache(t, mutation.Config{Limit: limit})
 			if limit == 0 {
@@ -172,7 +172,7 @@ func TestCache(t *testing.T) {
 			require.Equal(t, limit, o.Len())
 		}
 	})
-	t.Run("functions of the user run without a lock", func(t *testing.T) {
+	t.Run("user functions run without a lock", func(t *testing.T) {
 		x := newPods()
 		var o *mutation.Cache[string, *pod]
 		o, err := mutation.New(x, podName, func(p *pod) uint64 { o.Len(); return uint64(p.n) }, mutation.Config{})
@@ -183,7 +183,7 @@ func TestCache(t *testing.T) {
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(2)})
 		shows(t, o, 1)
 	})
-	t.Run("what is written while the cache is asked is not forgotten with the write before", func(t *testing.T) {
+	t.Run("a write during a cache read is not dropped with the earlier write", func(t *testing.T) {
 		for what, test := range map[string]struct {
 			write func(o *mutation.Cache[string, *pod])
 			shows int
@@ -207,7 +207,7 @@ func TestCache(t *testing.T) {
 			shows(t, o, test.shows)
 		}
 	})
-	t.Run("a bad configuration is an error that names the field, a missing function is misuse", func(t *testing.T) {
+	t.Run("an invalid Config is an error that names the field, a nil function panics", func(t *testing.T) {
 		_, err := mutation.New(newPods(), podName, podVersion, mutation.Config{TTL: -1, Limit: -1})
 		require.EqualError(t, err, "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative")
 		require.Panics(t, func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) })

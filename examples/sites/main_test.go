@@ -35,7 +35,7 @@ func TestDemoLeavesOnlyEventsBehind(t *testing.T) {
 		} {
 			assert.Zero(t, left())
 		}
-		assert.Positive(t, count[events.Event](t, db, "Event"), "what happened was kept")
+		assert.Positive(t, count[events.Event](t, db, "Event"), "events were kept")
 	})
 }
 

@@ -80,8 +80,8 @@ func tellsItsStory(t *testing.T, lines <-chan string) {
 		}
 		happens = slices.DeleteFunc(happens, func(what string) bool { return strings.Contains(line, what) })
 	}
-	assert.Empty(t, chapters, "chapters that do not come")
-	assert.Empty(t, happens, "what does not happen")
+	assert.Empty(t, chapters, "chapters that are missing")
+	assert.Empty(t, happens, "changes that do not happen")
 }
 
 func TestDemoOutput(t *testing.T) {

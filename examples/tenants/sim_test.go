@@ -215,7 +215,7 @@ func simGoal(v *simtest.View, sky *simCloud, plan, region string) error {
 }
 
 var stories = map[string]func() simtest.World{
-	"it comes, moves, and goes": func() simtest.World {
+	"a resource is created, moved, and deleted": func() simtest.World {
 		return simWorld("", "", set("free", "eu"), set("free", "us"), remove())
 	},
 	"it grows and shrinks": func() simtest.World {
@@ -224,7 +224,7 @@ var stories = map[string]func() simtest.World{
 	"the cloud forgets": func() simtest.World {
 		return simWorld("free", "eu", set("free", "eu"), lose("acme/shop/bucket"))
 	},
-	"it goes and comes again": func() simtest.World {
+	"a resource is deleted and recreated": func() simtest.World {
 		return simWorld("free", "us", set("free", "eu"), remove(), set("free", "us"))
 	},
 	"it is refused, and corrected": func() simtest.World {
@@ -252,7 +252,7 @@ func TestTenantsSurviveFaults(t *testing.T) {
 
 func TestTenantsSurviveFaultsWithManager(t *testing.T) {
 	simtest.Run(t, func() simtest.World {
-		w := stories["it comes, moves, and goes"]()
+		w := stories["a resource is created, moved, and deleted"]()
 		w.Mode, w.Pairs = "run", -1
 		return w
 	})
@@ -282,5 +282,5 @@ func TestOlderListSaysNothingAboutNewerResources(t *testing.T) {
 	require.True(t, lost(r, cloud.Resource{Kind: "bucket", Region: "us"}, 7), "another client has moved it")
 	require.False(t, lost(r, there, 7))
 	r.Generation = 4
-	require.False(t, lost(r, cloud.Resource{}, 7), "it is going to be made anyway")
+	require.False(t, lost(r, cloud.Resource{}, 7), "it is about to be created anyway")
 }

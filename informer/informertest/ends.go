@@ -11,7 +11,7 @@ import (
 
 func endCases[T any]() []testCase[T] {
 	return []testCase[T]{
-		{"the end of its context ends a watch that waits, with the cause", func(t testing.TB, s Subject[T]) {
+		{"the end of its context ends a waiting watch with the cause", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			watch := w.watch(w.listsTruth())
 			watch.sees(w.put("a")) // so it is running
@@ -55,7 +55,7 @@ func endCases[T any]() []testCase[T] {
 			newWorld(t, s).must(within(t, "the end of a list", ended))
 		}},
 
-		{"a consumer that leaves its loop has ended the watch", func(t testing.TB, s Subject[T]) {
+		{"breaking the loop ends the watch", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			watch := w.watch(w.listsTruth())
 			first := w.put("a")
@@ -63,7 +63,7 @@ func endCases[T any]() []testCase[T] {
 			watch.leave()
 			w.put("a") // to be rejected
 			if err := watch.end(); !errors.Is(err, errSilent) {
-				t.Fatalf("the watch ends with the error %q, though its consumer has left", err)
+				t.Fatalf("the watch ends with the error %q, although its loop has ended", err)
 			}
 		}},
 
@@ -79,7 +79,7 @@ func endCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"a list leads on after ErrExpired", func(t testing.TB, s Subject[T]) {
+		{"a list allows watching again after ErrExpired", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			expire := w.expiry()
 			w.story()

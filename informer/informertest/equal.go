@@ -12,7 +12,7 @@ func equalCases[T any]() []testCase[T] {
 			w := newWorld(t, s)
 			equaler, ok := s.Source.(informer.Equaler[T])
 			if !ok {
-				t.Skip("the source is no informer.Equaler, so a relist may be reported as updates of all objects")
+				t.Skip("the source does not implement informer.Equaler, so a relist may be reported as updates of all objects")
 			}
 			w.put("a")
 			w.put("b")

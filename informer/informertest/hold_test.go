@@ -27,10 +27,10 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		src.Hold()
 		src.Delete("a")
 		synctest.Wait()
-		assert.Equal(t, informer.Version(2), in.Version(), "what came before Hold was told")
+		assert.Equal(t, informer.Version(2), in.Version(), "events before Hold were yielded")
 		list, err := src.List(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []string{"b1"}, list.Items, "a list shows the present")
+		assert.Equal(t, []string{"b1"}, list.Items, "a list shows the current state")
 
 		src.Release()
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		time.Sleep(time.Second) // a watch that is shorter, and of no use, is an error
 		src.Break(nil)
 		synctest.Wait()
-		assert.Equal(t, informer.Version(4), in.Version(), "a watch that begins is held, too")
+		assert.Equal(t, informer.Version(4), in.Version(), "a new watch is held, too")
 		src.Release()
 		synctest.Wait()
 		assert.Equal(t, informer.Version(5), in.Version())

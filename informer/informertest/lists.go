@@ -43,7 +43,7 @@ func listCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"a long list is whole", func(t testing.TB, s Subject[T]) {
+		{"a long list is complete", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.fill()
 			version := w.listsTruth()
@@ -51,9 +51,9 @@ func listCases[T any]() []testCase[T] {
 			watch.sees(w.put("0")) // nothing in the list is repeated
 		}},
 
-		{"a list that is taken while objects change is that of its version", func(t testing.TB, s Subject[T]) {
+		{"a list during changes is consistent with its version", func(t testing.TB, s Subject[T]) {
 			if s.Merges {
-				t.Skip("a watch that merges does not tell the states of every version")
+				t.Skip("a merging watch does not yield the state of every version")
 			}
 			w := newWorld(t, s)
 			const rounds = 10
@@ -139,7 +139,7 @@ func (h *history[T]) compare(l listed) {
 		h.next = change{}
 	}
 	if !maps.Equal(l.state, h.now) {
-		t.Fatalf("the list of version %d differs from what the watch has told up to it:\n%v\n%v", l.version, l.state, h.now)
+		t.Fatalf("the list of version %d differs from the events up to it:\n%v\n%v", l.version, l.state, h.now)
 	}
 }
 

@@ -45,7 +45,7 @@ func overlapCases[T any]() []testCase[T] {
 		{"a creation that commits late is not missed", Change{Name: "late", Rev: 101}, Change{Name: "early", Rev: 102}},
 		{"an update that commits late is not missed", Change{Name: "a", Rev: 101}, Change{Name: "b", Rev: 102}},
 		{"a deletion that commits late is not missed", Change{Name: "a", Delete: true}, Change{Name: "b", Rev: 102}},
-		{"a creation that commits late behind a deletion is not missed", Change{Name: "late", Rev: 101}, Change{Name: "b", Delete: true}},
+		{"a creation that commits after a deletion is not missed", Change{Name: "late", Rev: 101}, Change{Name: "b", Delete: true}},
 	} {
 		all = append(all, testCase[T]{o.name, func(t testing.TB, s Subject[T]) {
 			newWorld(t, s).overlap(o.first, o.second)

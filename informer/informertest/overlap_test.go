@@ -209,7 +209,7 @@ func TestSuiteDetectsVersionsOutOfCommitOrder(t *testing.T) {
 					"a creation that commits late is not missed",
 					"an update that commits late is not missed",
 					"a deletion that commits late is not missed",
-					"a creation that commits late behind a deletion is not missed",
+					"a creation that commits after a deletion is not missed",
 				} {
 					assert.Contains(t, failed, name)
 				}
@@ -313,7 +313,7 @@ func TestMergingSourceKeepsTheContractIfDeclared(t *testing.T) {
 		})
 		assert.Contains(t, failed, "a watch from any version yields the rest")
 		failed, _ = informertest.Failures(t, func() informertest.Subject[pair] { return open(informer.Deleted) })
-		assert.Contains(t, failed["a watch from any version yields the rest"], "told nothing", "a merged deletion is lost")
+		assert.Contains(t, failed["a watch from any version yields the rest"], "has yielded nothing", "a merged deletion is lost")
 	})
 }
 
@@ -331,7 +331,7 @@ func TestSuiteDetectsWrongEqual(t *testing.T) {
 		name, message string
 		equal         func(a, b pair) bool
 	}{
-		{"a right one", "", func(a, b pair) bool { return a == b }},
+		{"a correct one", "", func(a, b pair) bool { return a == b }},
 		{"never", "reported as an update of every object", func(a, b pair) bool { return false }},
 		{"by name", "loses the update", func(a, b pair) bool { return a.name == b.name }},
 	} {

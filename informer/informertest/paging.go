@@ -20,7 +20,7 @@ func pageCases[T any]() []testCase[T] {
 			c.run(t, s)
 		}})
 	}
-	return append(inPages, testCase[T]{"pages whose context ends are whole, or end with the cause", func(t testing.TB, s Subject[T]) {
+	return append(inPages, testCase[T]{"pages whose context ends are complete, or end with the cause", func(t testing.TB, s Subject[T]) {
 		w, pager := newWorld(t, s), pagerOf(t, s)
 		w.fill()
 		enough := errors.New("enough")

@@ -45,19 +45,19 @@ var pageFaults = []struct {
 	name, noticed, message string
 	pages                  func(*source, context.Context) pages
 }{
-	{"an object stands on two pages", "in pages: a long list is whole", "has 0 twice",
+	{"an object is on two pages", "in pages: a long list is complete", "has 0 twice",
 		eachPage(func(n int, page *informer.List[pair]) {
 			if n == 3 {
 				page.Items = append(slices.Clone(page.Items), pair{"0", "1"})
 			}
 		})},
-	{"a page is lost", "in pages: a long list is whole", "holds",
+	{"a page is lost", "in pages: a long list is complete", "holds",
 		eachPage(func(n int, page *informer.List[pair]) {
 			if n == 4 {
 				page.Items = nil
 			}
 		})},
-	{"pages are of two versions", "in pages: a long list is whole", "page 3 of the list is of version",
+	{"pages are of two versions", "in pages: a long list is complete", "page 3 of the list is of version",
 		eachPage(func(n int, page *informer.List[pair]) {
 			if n == 2 {
 				page.Version++
@@ -70,7 +70,7 @@ var pageFaults = []struct {
 			}
 			return s.Paged(10).(informer.Pager[pair]).ListPages(ctx)
 		}},
-	{"a page is read when the one before has been used", "in pages: a list that is taken while objects change is that of its version", "differs from what the watch has told",
+	{"a page is read after the previous one is consumed", "in pages: a list during changes is consistent with its version", "differs from the events up to it",
 		func(s *source, ctx context.Context) pages {
 			return func(yield func(informer.List[pair], error) bool) {
 				list, _ := s.List(ctx)
@@ -83,7 +83,7 @@ var pageFaults = []struct {
 				}
 			}
 		}},
-	{"pages end without a word", "pages whose context ends are whole, or end with the cause", "without an error, after 10 objects of 100",
+	{"pages end without an error", "pages whose context ends are complete, or end with the cause", "without an error, after 10 objects of 100",
 		func(s *source, ctx context.Context) pages {
 			return func(yield func(informer.List[pair], error) bool) {
 				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
@@ -93,7 +93,7 @@ var pageFaults = []struct {
 				}
 			}
 		}},
-	{"pages do not notice that they were left", "a consumer that leaves its loop has ended the pages", "recover from panic",
+	{"pages do not notice that their loop ended", "a consumer that leaves its loop has ended the pages", "recover from panic",
 		func(s *source, ctx context.Context) pages {
 			return func(yield func(informer.List[pair], error) bool) {
 				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {
@@ -101,7 +101,7 @@ var pageFaults = []struct {
 				}
 			}
 		}},
-	{"pages do not end", "pages whose context ends are whole, or end with the cause", "waited",
+	{"pages do not end", "pages whose context ends are complete, or end with the cause", "waited",
 		func(s *source, ctx context.Context) pages {
 			return func(yield func(informer.List[pair], error) bool) {
 				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {

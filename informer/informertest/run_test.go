@@ -185,19 +185,19 @@ var faults = []struct {
 	name, noticed, message string
 	fault                  faulty
 }{
-	{"the list forgets its first object", "a long list is whole", "",
+	{"the list forgets its first object", "a long list is complete", "",
 		lists(func(l *informer.List[pair]) { l.Items = l.Items[min(1, len(l.Items)):] })},
-	{"an object stands on two pages", "a long list is whole", "has 49 twice",
+	{"an object is on two pages", "a long list is complete", "has 49 twice",
 		lists(func(l *informer.List[pair]) {
 			if len(l.Items) > 50 {
 				l.Items = slices.Insert(l.Items, 50, l.Items[49])
 			}
 		})},
-	{"the last page is lost", "a long list is whole", "",
+	{"the last page is lost", "a long list is complete", "",
 		lists(func(l *informer.List[pair]) { l.Items = l.Items[:min(50, len(l.Items))] })},
-	{"the list says a version that is too new", "a change between a list and its watch is not missed", "",
+	{"the list has a version that is too new", "a change between a list and its watch is not missed", "",
 		lists(func(l *informer.List[pair]) { l.Version++ })},
-	{"the list says a version that is too old", "a watch yields each change after its list, once and in order", "",
+	{"the list has a version that is too old", "a watch yields each change after its list, once and in order", "",
 		lists(func(l *informer.List[pair]) { l.Version = max(l.Version, 1) - 1 })},
 	{"the list has no version", "the version of a list grows with every change", "before, and 0 after",
 		lists(func(l *informer.List[pair]) { l.Version = 0 })},
@@ -205,7 +205,7 @@ var faults = []struct {
 		faulty{list: func(*source, context.Context) (informer.List[pair], error) {
 			return informer.List[pair]{}, errors.New("no route to host")
 		}}},
-	{"the pages of a list are of two versions", "a list that is taken while objects change is that of its version", "differs from what the watch has told",
+	{"the pages of a list are of two versions", "a list during changes is consistent with its version", "differs from the events up to it",
 		faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
 			first, err := s.List(ctx)
 			time.Sleep(time.Millisecond)
@@ -220,13 +220,13 @@ var faults = []struct {
 			}
 			return s.List(ctx)
 		}}},
-	{"a watch begins with the present", "a change between a list and its watch is not missed", "",
+	{"a watch starts with the current state", "a change between a list and its watch is not missed", "",
 		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, s.Version()) }}},
-	{"a watch begins with its version", "a watch that was left resumes where it was", "",
+	{"a watch starts with its own version", "a watch resumes where its loop ended", "",
 		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 			return s.Watch(ctx, max(after, 1)-1)
 		}}},
-	{"a watch begins with the first change", "a watch from any version yields the rest", "",
+	{"a watch starts with the first change", "a watch from any version yields the rest", "",
 		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, 0) }}},
 	{"every event comes twice", "a watch yields each change after its list, once and in order", "comes after version 2",
 		tells(func(ev event) []event { return []event{ev, ev} })},
@@ -241,28 +241,28 @@ var faults = []struct {
 		})},
 	{"creations are modifications", "a deletion carries the last state, and a creation after it is new", "Modified a",
 		when(isType(informer.Added), func(ev *event) { ev.Type = informer.Modified })},
-	{"a deletion has the key alone", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
+	{"a deletion has only the key", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "" })},
-	{"a deletion has an older state, for who follows", "a consumer that lists and watches while objects change reaches the true state", "but its last state was 0.",
+	{"a deletion has an older state than the watch yielded", "a consumer that lists and watches during changes converges", "but its last state was 0.",
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "0" })},
 	{"an event has no version", "a watch yields each change after its list, once and in order", "comes after version",
 		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
-	{"an event has no type", "a watch yields each change after its list, once and in order", "which is none",
+	{"an event has no type", "a watch yields each change after its list, once and in order", "has the invalid type 0",
 		when(isType(informer.Modified), func(ev *event) { ev.Type = 0 })},
-	{"a bookmark is of a version to come", "after a bookmark nothing is missed, and nothing comes again", "",
+	{"a bookmark has a future version", "after a bookmark nothing is missed or repeated", "",
 		when(isType(informer.Bookmark), func(ev *event) { ev.Version += 10 })},
-	{"a bookmark is of a version long past", "after a bookmark nothing is missed, and nothing comes again", "a bookmark of version 0",
+	{"a bookmark has an old version", "after a bookmark nothing is missed or repeated", "a bookmark of version 0",
 		when(isType(informer.Bookmark), func(ev *event) { ev.Version = 0 })},
-	{"a bookmark has an object", "after a bookmark nothing is missed, and nothing comes again", "has an object",
+	{"a bookmark has an object", "after a bookmark nothing is missed or repeated", "has an object",
 		when(isType(informer.Bookmark), func(ev *event) { ev.Object.name = "a" })},
-	{"bookmarks are swallowed", "after a bookmark nothing is missed, and nothing comes again", "",
+	{"bookmarks are swallowed", "after a bookmark nothing is missed or repeated", "",
 		tells(func(ev event) []event {
 			if ev.Type == informer.Bookmark {
 				return nil
 			}
 			return []event{ev}
 		})},
-	{"events come in pairs, the later one first", "two watches yield the same", "",
+	{"events come in pairs, the later one first", "two watches yield the same events", "",
 		func() faulty {
 			return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 				var held []event
@@ -277,7 +277,7 @@ var faults = []struct {
 				}).watch(s, ctx, after)
 			}}
 		}()},
-	{"a version that was forgotten is not noticed", "a watch from a version that is too old ends with ErrExpired", "told nothing",
+	{"a forgotten version is not detected", "a watch from a version that is too old ends with ErrExpired", "has yielded nothing",
 		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 			return func(yield func(event, error) bool) {
 				expired := false
@@ -291,31 +291,31 @@ var faults = []struct {
 				}
 			}
 		}}},
-	{"a forgotten version has an error of its own", "a watch from a version that is too old ends with ErrExpired", "410",
+	{"a forgotten version has a different error", "a watch from a version that is too old ends with ErrExpired", "410",
 		ends(func(err error, yield func(event, error) bool) {
 			if errors.Is(err, informer.ErrExpired) {
 				err = errors.New("410")
 			}
 			yield(event{}, err)
 		})},
-	{"a watch ends without an error", "the end of its context ends a watch that waits, with the cause", "without an error",
+	{"a watch ends without an error", "the end of its context ends a waiting watch with the cause", "without an error",
 		ends(func(error, func(event, error) bool) {})},
-	{"a watch has an error that is not its cause", "a watch whose context has ended ends with the cause", "context canceled",
+	{"a watch returns an error other than its cause", "a watch whose context has ended ends with the cause", "context canceled",
 		ends(func(_ error, yield func(event, error) bool) { yield(event{}, context.Canceled) })},
-	{"a watch does not end", "the end of its context ends a watch that waits, with the cause", "has not ended",
+	{"a watch does not end", "the end of its context ends a waiting watch with the cause", "has not ended",
 		ends(func(err error, yield func(event, error) bool) {
 			time.Sleep(time.Hour)
 			yield(event{}, err)
 		})},
-	{"a watch goes on after an error", "the end of its context ends a watch that waits, with the cause", "continues after the error",
+	{"a watch continues after an error", "the end of its context ends a waiting watch with the cause", "continues after the error",
 		ends(func(err error, yield func(event, error) bool) {
 			if yield(event{}, err) {
 				yield(event{}, err)
 			}
 		})},
-	{"an error comes with an event", "the end of its context ends a watch that waits, with the cause", "not alone",
+	{"an error comes with an event", "the end of its context ends a waiting watch with the cause", "which comes with an event",
 		ends(func(err error, yield func(event, error) bool) { yield(event{Version: 7}, err) })},
-	{"a watch does not notice that it was left", "a consumer that leaves its loop has ended the watch", "recover from panic",
+	{"a watch does not notice that its loop ended", "breaking the loop ends the watch", "recover from panic",
 		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 			return func(yield func(event, error) bool) {
 				open := true
@@ -362,6 +362,6 @@ func TestSuiteDetectsWatchSharingItsEvents(t *testing.T) {
 				return []event{ev}
 			}).watch})
 		})
-		assert.Contains(t, failed["two watches yield the same"], "has told nothing")
+		assert.Contains(t, failed["two watches yield the same events"], "has yielded nothing")
 	})
 }

@@ -152,7 +152,7 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 		src.Compact()
 		src.Put(pair{"a", "3"})
 		got, _ := w.take()
-		assert.Equal(t, []string{"2 Modified a2", "3 Modified a3"}, got, "one that is not behind does not mind")
+		assert.Equal(t, []string{"2 Modified a2", "3 Modified a3"}, got, "a watch that is not behind is not affected")
 		for after, want := range []string{informer.ErrExpired.Error(), informer.ErrExpired.Error(), "3 Modified a3", "", informer.ErrExpired.Error()} {
 			got, _ := start(t.Context(), src, informer.Version(after)).take()
 			assert.Equal(t, want, append(got, "")[0], "after %d", after)

@@ -90,7 +90,7 @@ func (r *watcher[T]) next() (change, error) {
 		case err != nil || c.what != informer.Bookmark:
 			return c, err
 		case time.Since(start) > Patience:
-			r.t.Fatalf("the watch has told nothing but bookmarks for %v, up to version %d", Patience, r.last)
+			r.t.Fatalf("the watch has yielded only bookmarks for %v, up to version %d", Patience, r.last)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func (r *watcher[T]) event() (change, error) {
 	case <-r.ended:
 		return change{}, r.end()
 	case <-timer.C:
-		r.t.Fatalf("the watch has told nothing for %v; its last event was of version %d", Patience, r.last)
+		r.t.Fatalf("the watch has yielded nothing for %v; its last event was of version %d", Patience, r.last)
 		return change{}, nil
 	}
 }
@@ -128,7 +128,7 @@ func (r *watcher[T]) check(ev informer.Event[T]) change {
 			r.t.Fatalf("%v comes after version %d", c, r.last)
 		}
 	default:
-		r.t.Fatalf("an event of version %d has the type %d, which is none", ev.Version, ev.Type)
+		r.t.Fatalf("the event of version %d has the invalid type %d", ev.Version, ev.Type)
 	}
 	r.last = ev.Version
 	return c
@@ -207,7 +207,7 @@ func (r *watcher[T]) end() error {
 	case r.late:
 		r.t.Fatalf("the watch continues after the error %q", r.errs[0])
 	case len(r.errs) > 1:
-		r.t.Fatalf("the watch ends with the error %q, which is not alone: %v", r.errs[0], r.errs[1])
+		r.t.Fatalf("the watch ends with the error %q, which comes with an event: %v", r.errs[0], r.errs[1])
 	case len(r.errs) == 0:
 		return errSilent
 	}

@@ -66,7 +66,7 @@ func watchCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"a watch that was left resumes where it was", func(t testing.TB, s Subject[T]) {
+		{"a watch resumes where its loop ended", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			w.needs(storyChanges)
 			if w.Merges {
@@ -81,7 +81,7 @@ func watchCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"two watches yield the same", func(t testing.TB, s Subject[T]) {
+		{"two watches yield the same events", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			version := w.listsTruth()
 			one, two := w.watch(version), w.watch(version)
@@ -98,7 +98,7 @@ func watchCases[T any]() []testCase[T] {
 			}
 		}},
 
-		{"after a bookmark nothing is missed, and nothing comes again", func(t testing.TB, s Subject[T]) {
+		{"after a bookmark nothing is missed or repeated", func(t testing.TB, s Subject[T]) {
 			w := newWorld(t, s)
 			if s.Bookmark == nil {
 				t.Skip("the source has no bookmarks")
@@ -116,7 +116,7 @@ func watchCases[T any]() []testCase[T] {
 			resumed.sees(c)
 		}},
 
-		{"a consumer that lists and watches while objects change reaches the true state", func(t testing.TB, s Subject[T]) {
+		{"a consumer that lists and watches during changes converges", func(t testing.TB, s Subject[T]) {
 			const readers, names, revs = 3, 7, 20
 			w := newWorld(t, s)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("what is true was not seen for %v", Patience))

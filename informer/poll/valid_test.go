@@ -43,7 +43,7 @@ func TestInvalidObjectKeepsLastValidState(t *testing.T) {
 		assert.EqualError(t, got[0], "poll: object a: half written\nobject b: half written")
 		list, err = p.List(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 2}}, list.Items, "the last good state")
+		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 2}}, list.Items, "the last valid state")
 
 		b.set(nil, site{Name: "a", Rev: 3}, site{Name: "b", Rev: 4})
 		time.Sleep(time.Second)
@@ -54,7 +54,7 @@ func TestInvalidObjectKeepsLastValidState(t *testing.T) {
 		sitetest.All(events)
 		b.set(nil)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"8 Deleted a.3"}, sitetest.All(events), "a bad object can go")
+		assert.Equal(t, []string{"8 Deleted a.3"}, sitetest.All(events), "an invalid object can be deleted")
 	})
 }
 

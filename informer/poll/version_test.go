@@ -100,7 +100,7 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		n.set(107, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, sitetest.All(events), "only the last has the version")
+		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, sitetest.All(events), "only the last one has the version")
 		n.set(109, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"109 Bookmark .0"}, sitetest.All(events), "another table has changed")
@@ -182,7 +182,7 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 				}
 			}
 		}
-		assert.Less(t, lost, told/2, "of the watches were expired")
+		assert.Less(t, lost, told/2, "of the watches expired")
 	})
 }
 

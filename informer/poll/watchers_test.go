@@ -39,7 +39,7 @@ func TestWatchersShareOnePoll(t *testing.T) {
 		}
 		b.set(errOutage)
 		time.Sleep(time.Minute)
-		assert.Equal(t, 60, b.got(), "also when they fail")
+		assert.Equal(t, 60, b.got(), "even if they fail")
 	})
 }
 

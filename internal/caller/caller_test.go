@@ -20,5 +20,5 @@ func TestAttemptReportsItsEndOnce(t *testing.T) {
 	a.End()
 	assert.Equal(t, 11, n)
 	a.OnEnd(func() { n++ })
-	assert.Equal(t, 12, n, "a late result is delivered at once")
+	assert.Equal(t, 12, n, "a late result is delivered immediately")
 }

@@ -59,7 +59,7 @@ func TestUpdateAppsChangesItsObjects(t *testing.T) {
 	l, err := dbtest.Apps(t, db).List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, l.Items, 4)
-	assert.EqualValues(t, 4+20, l.Version, "every update has changed something")
+	assert.EqualValues(t, 4+20, l.Version, "every update changed something")
 }
 
 func TestLatencyIsMeasuredFromWriteToReader(t *testing.T) {

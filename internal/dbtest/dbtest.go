@@ -66,7 +66,7 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 	for _, v := range []informer.Version{0, gone.Version, first - 1, o.Version + 1} {
 		for e, err := range s.Watch(t.Context(), v) {
 			if !errors.Is(err, backend.ErrExpired) {
-				t.Fatalf("a watch from version %d tells %+v, %v; want that it has expired", v, e, err)
+				t.Fatalf("the watch from version %d yields %+v, %v, want ErrExpired", v, e, err)
 			}
 		}
 	}
@@ -80,7 +80,7 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 		}
 	}
 	if want := versions[len(versions)-history:]; !slices.Equal(told, want) {
-		t.Errorf("a watch from version %d tells %v, want %v", first, told, want)
+		t.Errorf("the watch from version %d yields %v, want %v", first, told, want)
 	}
 }
 

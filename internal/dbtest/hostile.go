@@ -99,7 +99,7 @@ func HostileStrings(t testing.TB, db backend.Backend) {
 	}
 	for key, r := range taken {
 		if got := told[key]; got.Version != r.Version || string(got.Value) != string(r.Value) {
-			t.Errorf("a watch tells %.40q of version %d of %.40q, want %.40q of version %d", got.Value, got.Version, key, r.Value, r.Version)
+			t.Errorf("the watch yields %.40q of version %d of %.40q, want %.40q of version %d", got.Value, got.Version, key, r.Value, r.Version)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 					if found {
 						i++
 					}
-					assert.LessOrEqual(t, i, len(told), "a bookmark promises what was not told")
+					assert.LessOrEqual(t, i, len(told), "a bookmark covers an event that was not yielded")
 				}
 				assert.GreaterOrEqual(t, v, at)
 				at = v

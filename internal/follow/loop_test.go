@@ -95,7 +95,7 @@ func until(n int, told *[]string) func(string) bool {
 
 func TestWatchLoop(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T){
-		"tells changes in batches at once, and a bookmark of what it did not tell": func(t *testing.T) {
+		"yields changes in batches at once, and a bookmark for the skipped ones": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5}, version: 9, batch: 2}
 			var told []string
 			begin := time.Now()
@@ -103,7 +103,7 @@ func TestWatchLoop(t *testing.T) {
 			assert.Equal(t, []string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, told)
 			assert.Equal(t, begin, time.Now())
 		},
-		"tells no bookmark of what it has told": func(t *testing.T) {
+		"yields no bookmark for a version that it has yielded": func(t *testing.T) {
 			l := log{changes: []informer.Version{1}, version: 1}
 			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-1)
 			defer cancel()
@@ -167,7 +167,7 @@ func TestWatchLoop(t *testing.T) {
 			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
 			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
 		},
-		"looks again soon after it was woken, as long as changes are on their way": func(t *testing.T) {
+		"polls again soon after a wake-up while changes are pending": func(t *testing.T) {
 			l := log{then: follow.Settle}
 			var wake follow.Signal
 			var reads []time.Duration
@@ -184,7 +184,7 @@ func TestWatchLoop(t *testing.T) {
 			}
 			assert.Equal(t, want, reads)
 		},
-		"reads what comes after a wake-up within the time that it took, and 5 ms": func(t *testing.T) {
+		"reads changes after a wake-up within its duration plus 5 ms": func(t *testing.T) {
 			for took := 500 * time.Microsecond; took < 400*time.Millisecond; took = took * 5 / 4 {
 				l := log{then: follow.Settle}
 				begin := time.Now()
@@ -195,7 +195,7 @@ func TestWatchLoop(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(begin)-took, took+5*time.Millisecond)
 			}
 		},
-		"rests before it waits, and not between pages": func(t *testing.T) {
+		"pauses before waiting but not between pages": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3}, version: 3, batch: 1}
 			loop := l.loop(time.Second, new(follow.Signal))
 			var told, at []string
@@ -209,7 +209,7 @@ func TestWatchLoop(t *testing.T) {
 			require.EqualError(t, loop.Run(t.Context(), 0, until(9, &told)), "restless")
 			assert.Equal(t, []string{"3 events, 4 reads", "3 events, 5 reads"}, at)
 		},
-		"reads the next page while it tells one": func(t *testing.T) {
+		"reads the next page while it yields one": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5, 6}, version: 6, batch: 2}
 			l.during = func() { time.Sleep(20 * time.Millisecond) }
 			begin, told := time.Now(), 0
@@ -218,9 +218,9 @@ func TestWatchLoop(t *testing.T) {
 				told++
 				return told < 6
 			}))
-			assert.Equal(t, 110*time.Millisecond, time.Since(begin), "one read, and three pages that are told")
+			assert.Equal(t, 110*time.Millisecond, time.Since(begin), "one read, and three yielded pages")
 		},
-		"tells no bookmark that is older than an event": func(t *testing.T) {
+		"yields no bookmark older than an event": func(t *testing.T) {
 			pages := []follow.Page[string]{ // of one transaction, whose version is 8
 				{Events: []string{"change 7"}, UpTo: 4, Then: follow.Again},
 				{UpTo: 4, Then: follow.Again},

@@ -53,7 +53,7 @@ func TestRecordsYieldsChangesMatchingQuery(t *testing.T) {
 			told = append(told, c)
 			return false
 		}))
-		assert.Len(t, told, 1, "it ends where the consumer leaves")
+		assert.Len(t, told, 1, "it ends where the consumer stops")
 		require.EqualError(t, loop.Run(t.Context(), version+1, func(backend.Change) bool { return true }), "beyond the end")
 	})
 }

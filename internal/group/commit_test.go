@@ -45,7 +45,7 @@ func newDatabase(opens, lasts time.Duration) *database {
 	}
 	d.Run = func(ctx context.Context, with int, requests []int) {
 		if with != 7 {
-			panic("not what Begin has returned")
+			panic("not the error from Begin")
 		}
 		d.mu.Lock()
 		d.turns = append(d.turns, slices.Clone(requests))
@@ -132,7 +132,7 @@ func TestCallReturnsWhenContextEnds(t *testing.T) {
 			assert.Equal(t, [][]int{{2}}, d.turns)
 			assert.Equal(t, 11*time.Millisecond, time.Since(begin))
 		},
-		"during the turn, which continues for the others": func(t *testing.T, begin time.Time) {
+		"during the turn, which continues for other requests": func(t *testing.T, begin time.Time) {
 			d := newDatabase(time.Millisecond, 10*time.Millisecond)
 			first, second := call(t, d, 1, 5*time.Millisecond), call(t, d, 2, time.Hour)
 			require.ErrorIs(t, <-first, ended)

@@ -42,7 +42,7 @@ func NoGoroutines(t testing.TB, packages ...string) {
 	for _, stack := range Stacks(t)[1:] { // without the caller
 		for _, pkg := range packages {
 			if strings.Contains(stack, "github.com/setpoint-go/setpoint/"+pkg+".") {
-				t.Errorf("a goroutine of package %s is left:\n%s", pkg, stack)
+				t.Errorf("a goroutine of package %s is leaked:\n%s", pkg, stack)
 			}
 		}
 	}

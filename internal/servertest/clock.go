@@ -32,7 +32,7 @@ var wallClock = []byte{
 func OwnClock(t testing.TB, c *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the clock of a process can be changed on amd64 alone")
+		t.Skip("the clock of a process can be changed only on amd64")
 	}
 	if c.SysProcAttr == nil {
 		c.SysProcAttr = &syscall.SysProcAttr{}

@@ -68,7 +68,7 @@ func TestServerClockIsSkewed(t *testing.T) {
 		now, err := read()
 		require.NoError(t, err)
 		assert.WithinDuration(t, time.Now().Add(wrong), now.Wall, time.Minute)
-		assert.Less(t, now.Runs, time.Minute, "the clock that measures is left alone")
+		assert.Less(t, now.Runs, time.Minute, "the measuring clock is unaffected")
 	}
 	isWrongBy(0)
 	for _, wrong := range []time.Duration{time.Hour, -time.Hour, 0, time.Hour} {

@@ -26,7 +26,7 @@ func NewDisk(t testing.TB, bytes int) *Disk {
 	must(t, err)
 	t.Cleanup(func() { _ = os.Remove(dir) })
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0777,size="+strconv.Itoa(bytes)); err != nil {
-		t.Skip("a file system can be mounted by root alone: ", err)
+		t.Skip("only root can mount a file system: ", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	return &Disk{Dir: dir, t: t, ballast: filepath.Join(dir, "ballast")}

@@ -105,7 +105,7 @@ func TestProxyFaults(t *testing.T) {
 	got, err = ask(dial(), "new", 10*time.Second)
 	require.NoError(t, err)
 	assert.Equal(t, "new", got)
-	assert.Equal(t, "new", <-arrived, "and not what was lost")
+	assert.Equal(t, "new", <-arrived, "but not lost data")
 }
 
 func TestSmallDiskIsFullUntilFreed(t *testing.T) {

@@ -219,18 +219,18 @@ func (w *World) Check(history backend.Backend) (changes int) {
 	}
 	for _, o := range l.Items {
 		if !w.live[o.Key] {
-			w.t.Errorf("the handler was not told of %s", o.Key)
+			w.t.Errorf("the handler was not called for %s", o.Key)
 		}
 		delete(w.live, o.Key)
 	}
 	for key := range w.live {
-		w.t.Errorf("%s was deleted, and the handler was not told of it", key)
+		w.t.Errorf("%s was deleted, but the handler was not called", key)
 	}
 	away, ok := w.db.(*Away)
 	expired := ok && away.Expired() > 0
 	for key, l := range lives {
 		if told := w.deleted[key]; told != l.deletions && !expired {
-			w.t.Errorf("%s was deleted %d times, and the handler was told of %d", key, l.deletions, w.deleted[key])
+			w.t.Errorf("%s was deleted %d times, but the handler was called %d times", key, l.deletions, w.deleted[key])
 		}
 		changes += len(l.versions)
 	}
@@ -274,7 +274,7 @@ func (w *World) compareLast(stored []store.Object[App]) {
 	}
 	for key, a := range last {
 		if there[key] == (a.what == "delete") {
-			w.t.Errorf("%s %s was acknowledged, and that it is there is %v", a.what, key, there[key])
+			w.t.Errorf("%s %s was acknowledged; present: %v", a.what, key, there[key])
 		}
 	}
 }

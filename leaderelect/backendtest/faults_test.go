@@ -84,7 +84,7 @@ var faults = []fault{
 		time.Sleep(w.lease / 8)
 		w.proxies[leader.slot].Heal()
 	}},
-	{name: "the network of all is silent", can: proxied, do: func(w *world, _ *node) {
+	{name: "the network of all processes is silent", can: proxied, do: func(w *world, _ *node) {
 		for _, p := range w.proxies {
 			p.Stall()
 		}

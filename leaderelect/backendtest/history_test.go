@@ -179,15 +179,15 @@ func TestRegisterDetectsViolations(t *testing.T) {
 		legal bool
 		calls []porcupine.Operation
 	}{
-		"a write is seen":                       {true, []porcupine.Operation{write("0", "a", done), read("a")}},
-		"a write is lost":                       {false, []porcupine.Operation{write("0", "a", done), read("0")}},
-		"a write replaces what it did not read": {false, []porcupine.Operation{write("0", "a", done), write("0", "b", done)}},
-		"a conflict for no reason":              {false, []porcupine.Operation{write("0", "a", conflict)}},
-		"a conflict that has written":           {false, []porcupine.Operation{write("b", "a", conflict), read("a")}},
-		"an unknown write that happened":        {true, []porcupine.Operation{write("0", "a", unknown), read("a")}},
-		"an unknown write that did not":         {true, []porcupine.Operation{write("0", "a", unknown), read("0")}},
-		"an unknown write that comes late":      {true, []porcupine.Operation{write("0", "a", unknown), read("0"), read("a")}},
-		"an unknown write that is undone":       {false, []porcupine.Operation{write("0", "a", unknown), read("a"), read("0")}},
+		"a write is seen": {true, []porcupine.Operation{write("0", "a", done), read("a")}},
+		"a write is lost": {false, []porcupine.Operation{write("0", "a", done), read("0")}},
+		"a write replaces a value that it did not read": {false, []porcupine.Operation{write("0", "a", done), write("0", "b", done)}},
+		"a conflict for no reason":                      {false, []porcupine.Operation{write("0", "a", conflict)}},
+		"a conflict that has written":                   {false, []porcupine.Operation{write("b", "a", conflict), read("a")}},
+		"an ambiguous write that was applied":           {true, []porcupine.Operation{write("0", "a", unknown), read("a")}},
+		"an ambiguous write that was not applied":       {true, []porcupine.Operation{write("0", "a", unknown), read("0")}},
+		"an ambiguous write that is applied late":       {true, []porcupine.Operation{write("0", "a", unknown), read("0"), read("a")}},
+		"an ambiguous write that is undone":             {false, []porcupine.Operation{write("0", "a", unknown), read("a"), read("0")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := range c.calls {

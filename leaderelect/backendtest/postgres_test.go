@@ -110,7 +110,7 @@ func TestPostgres(t *testing.T) {
 		})
 	})
 
-	t.Run("by lib/pq is a lease store, but for a network that drops everything", func(t *testing.T) {
+	t.Run("with lib/pq is a lease store, except if the network drops everything", func(t *testing.T) {
 		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 			p := servertest.NewProxy(t, server.Addr())
 			s := leasesIn(t, openPostgres(t, "postgres", p.Addr()), sqllease.Postgres, newTable())
@@ -118,7 +118,7 @@ func TestPostgres(t *testing.T) {
 		})
 	})
 
-	t.Run("by lib/pq, which may stay in a call, an elector lets go of it in time", func(t *testing.T) {
+	t.Run("with lib/pq, which may hang in a call, an elector abandons the call in time", func(t *testing.T) {
 		p := servertest.NewProxy(t, server.Addr())
 		var ended error
 		elector, err := leaderelect.New(leaderelect.Config{

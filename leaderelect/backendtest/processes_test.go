@@ -169,7 +169,7 @@ func (w *world) judge() *row {
 		}
 	}
 	total.lost = lostUpdates(w.t, w.counter, actions)
-	assert.GreaterOrEqual(w.t, total.refused, w.contrasts, "%s: the fence has refused each that was late", w.name)
+	assert.GreaterOrEqual(w.t, total.refused, w.contrasts, "%s: the fence has rejected each late write", w.name)
 	assert.GreaterOrEqual(w.t, total.lost, w.contrasts, "%s: the counter has no fence", w.name)
 	terms := make(map[uint64]*node)
 	for _, a := range actions {

@@ -123,7 +123,7 @@ func TestEarlyTakeover(t *testing.T) {
 	}
 	require.NoError(t, checkFence(w.actions()))
 	assert.Positive(t, refused, "it has tried")
-	t.Logf("a leader that was replaced and lives: %d writes refused", refused)
+	t.Logf("a leader that was replaced and is alive: %d writes rejected", refused)
 }
 
 // replaceAlive has the leader lose its session while it is stopped, so that it is replaced, and lets it go on. It returns how

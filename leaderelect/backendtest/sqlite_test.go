@@ -79,7 +79,7 @@ func TestSQLite(t *testing.T) {
 		})
 	}
 
-	t.Run("a guarded transaction that has read the past does not write", func(t *testing.T) {
+	t.Run("a guarded transaction on an old snapshot does not write", func(t *testing.T) {
 		ctx, file := context.Background(), filepath.Join(t.TempDir(), "leases.db")
 		db, other := openSQLite(t, file, "wal", forLeases), openSQLite(t, file, "wal", forWork)
 		s := leasesIn(t, db, sqllease.SQLite, "leases")

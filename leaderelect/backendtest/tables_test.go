@@ -25,7 +25,7 @@ var unsafeTables = []struct {
 	what, ddl        string
 	postgres, sqlite int
 }{
-	{"a column alone", `CREATE TABLE % (name text PRIMARY KEY)`, 1, 1},
+	{"only a column", `CREATE TABLE % (name text PRIMARY KEY)`, 1, 1},
 	{"no keys", `CREATE TABLE % (name text, term bigint, version text, value $bytes)`, 2, 1},
 	{"no primary key", `CREATE TABLE % (name text, term bigint, version text, value $bytes, UNIQUE (name, term))`, 1, 1},
 	{"no key on the term", `CREATE TABLE % (name text PRIMARY KEY, term bigint, version text, value $bytes)`, 1, 0},
@@ -85,7 +85,7 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 			require.NoError(t, s.EnsureTable(ctx))
 			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1 << 40})
 			if c.what == "keys that are checked late" {
-				require.Error(t, err, "which no caller can overlook")
+				require.Error(t, err, "which no caller can miss")
 				return
 			}
 			require.NoError(t, err)

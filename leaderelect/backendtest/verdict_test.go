@@ -155,7 +155,7 @@ func TestVerdictDetectsViolations(t *testing.T) {
 
 	late := append(slices.Clone(good), a(one, 1, 12, 13, "", "g", "refused"))
 	require.Len(t, overlaps(late), 1)
-	assert.NoError(t, checkFence(late), "the register has refused it")
+	assert.NoError(t, checkFence(late), "the register has rejected it")
 	assert.False(t, excused(late[6], []stop{{two, 11, 14}, {one, 0, 11}, {one, 14, 15}}))
 	assert.True(t, excused(late[6], []stop{{one, 5, 12}}))
 	assert.True(t, excused(late[6], []stop{{one, 13, 14}}))
@@ -168,12 +168,12 @@ func TestVerdictDetectsViolations(t *testing.T) {
 	require.Len(t, overlaps(under), 1)
 
 	for name, wrong := range map[string]action{
-		"a term that is over writes": a(one, 1, 12, 13, "f", "g", "done"),
-		"a write is lost":            a(two, 2, 12, 13, "b", "g", "done"),
-		"two replace one":            a(two, 2, 12, 13, "d", "g", "done"),
-		"a value from nowhere":       a(two, 2, 12, 13, "x", "g", "done"),
-		"a refused write happened":   a(two, 2, 1, 2, "", "a", "refused"),
-		"a write before it began":    a(two, 2, math.MaxInt32, math.MaxInt32+1, "", "0", "unknown"),
+		"a write of an ended term":       a(one, 1, 12, 13, "f", "g", "done"),
+		"a write is lost":                a(two, 2, 12, 13, "b", "g", "done"),
+		"two replace one":                a(two, 2, 12, 13, "d", "g", "done"),
+		"a value that was never written": a(two, 2, 12, 13, "x", "g", "done"),
+		"a rejected write was applied":   a(two, 2, 1, 2, "", "a", "refused"),
+		"a write before its start":       a(two, 2, math.MaxInt32, math.MaxInt32+1, "", "0", "unknown"),
 	} {
 		assert.Error(t, checkFence(append(slices.Clone(good), wrong)), name)
 	}

@@ -60,7 +60,7 @@ func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 	const took, lease = 50 * time.Millisecond, 2 * time.Second
 	linger := func(*sql.Tx) error { time.Sleep(took); return nil }
 
-	t.Run("by terms alone it could", func(t *testing.T) {
+	t.Run("only by terms, it could", func(t *testing.T) {
 		s := leasesIn(t, db, sqllease.Postgres, "by_term")
 		e, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
@@ -93,7 +93,7 @@ func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 		require.NoError(t, <-taken)
 	})
 
-	t.Run("by its leadership it cannot", func(t *testing.T) {
+	t.Run("with its Leadership, it cannot", func(t *testing.T) {
 		s := leasesIn(t, db, sqllease.Postgres, "by_leadership")
 		link := cutOff{s, make(chan struct{})}
 		var began []time.Time
@@ -121,7 +121,7 @@ func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 		time.Sleep(lease / 2)
 		require.NoError(t, elector(s, func(context.Context) {}).RunOnce(t.Context()))
 		require.Len(t, began, 2)
-		require.Less(t, began[1].Sub(began[0]), 2*lease+20*took, "it has waited for the lease, and for the transactions that were under way")
+		require.Less(t, began[1].Sub(began[0]), 2*lease+20*took, "it has waited for the lease, and for transactions in flight")
 		end()
 		all.Wait()
 	})

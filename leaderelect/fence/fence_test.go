@@ -100,7 +100,7 @@ func TestWaitEndsWithContextOrGreaterTerm(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, g.Do(ctx, 2, nothing), context.DeadlineExceeded)
-		require.ErrorIs(t, g.Do(t.Context(), 1, nothing), fence.ErrStale, "it bars all the same")
+		require.ErrorIs(t, g.Do(t.Context(), 1, nothing), fence.ErrStale, "it still bars lower terms")
 
 		wg.Go(func() { assert.ErrorIs(t, g.Do(t.Context(), 2, nothing), fence.ErrStale) })
 		synctest.Wait()
@@ -121,7 +121,7 @@ func TestRegisterAcceptsOnlyNewestLeadersWrites(t *testing.T) {
 	v, err := r.Read(3)
 	require.NoError(t, err)
 	assert.Equal(t, "a", v)
-	require.ErrorIs(t, r.Write(2, "c"), fence.ErrStale, "a read bars, too")
+	require.ErrorIs(t, r.Write(2, "c"), fence.ErrStale, "a read bars lower terms, too")
 	_, err = r.Read(2)
 	require.ErrorIs(t, err, fence.ErrStale)
 	v, term = r.Peek()

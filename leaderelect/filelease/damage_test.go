@@ -32,9 +32,9 @@ func (f files) newest(t testing.TB, key string) string {
 // damages returns what can happen to a record file.
 func damages(whole []byte) map[string][]byte {
 	damaged := map[string][]byte{
-		"a byte more": append(bytes.Clone(whole), 'x'), "null": []byte("null"), "empty object": []byte("{}"),
-		"another format":        bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":2`), 1),
-		"a field of no meaning": bytes.Replace(whole, []byte(`"term":7`), []byte(`"term":"7"`), 1),
+		"an extra byte": append(bytes.Clone(whole), 'x'), "null": []byte("null"), "empty object": []byte("{}"),
+		"another format":   bytes.Replace(whole, []byte(`"format":1`), []byte(`"format":2`), 1),
+		"an unknown field": bytes.Replace(whole, []byte(`"term":7`), []byte(`"term":"7"`), 1),
 	}
 	for n := 0; n < len(whole); n += 7 {
 		damaged[fmt.Sprintf("cut at %d", n)] = whole[:n]
@@ -107,13 +107,13 @@ func TestDamagedRecordBlocksNoOtherKey(t *testing.T) {
 	for _, e := range list {
 		keys = append(keys, e.Key)
 	}
-	assert.Equal(t, []string{"broken", "copy", "slots/seat/0", "slots/slot/0"}, keys, "a long key cannot be told")
+	assert.Equal(t, []string{"broken", "copy", "slots/seat/0", "slots/slot/0"}, keys, "a long key cannot be recovered")
 	got, err := s.Get(ctx, long)
-	require.NoError(t, err, "but it can be asked for")
+	require.NoError(t, err, "but it can be read by key")
 	assert.Empty(t, got.Value)
 	got, err = s.Get(ctx, "copy")
 	require.NoError(t, err)
-	assert.Empty(t, got.Value, "the record of another key is none of this one")
+	assert.Empty(t, got.Value, "the record of another key does not belong to this one")
 }
 
 // lead runs f as the work of one term of the lease.

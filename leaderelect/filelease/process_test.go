@@ -70,10 +70,10 @@ func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 		e, err := s.Get(context.Background(), "counter")
 		require.NoError(t, err)
 		n := atoi(t, string(e.Value[:bytes.IndexByte(e.Value, '\n')]))
-		require.Equal(t, counterValue(n), e.Value, "the value is whole")
+		require.Equal(t, counterValue(n), e.Value, "the value is complete")
 		require.Equal(t, uint64(n), e.Term)
 		require.GreaterOrEqual(t, n, acked, "every acknowledged write is there")
-		require.LessOrEqual(t, n, acked+1, "and at most the one that was under way")
+		require.LessOrEqual(t, n, acked+1, "and at most the one in flight")
 	}
 }
 

@@ -85,9 +85,9 @@ func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 				case err == nil && all[first.Version] == "":
 					all.wrote(t, first.Version, mine.Version)
 				case err == nil:
-					require.Equal(t, mine.Version, all[first.Version], "a write that others have passed is acknowledged")
+					require.Equal(t, mine.Version, all[first.Version], "an overtaken write is acknowledged")
 				case errors.Is(err, leaderelect.ErrConflict):
-					require.NotEmpty(t, all[first.Version], "a conflict with no other writer")
+					require.NotEmpty(t, all[first.Version], "a conflict without another writer")
 				}
 				require.True(t, reached)
 				now, err := there.Get(t.Context(), "lease")

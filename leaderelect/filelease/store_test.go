@@ -83,7 +83,7 @@ func TestFilesStayInDirectoryWithReadableNames(t *testing.T) {
 	}
 	made, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
-	assert.Len(t, made, 7, "a directory for each key, and nothing that is left over")
+	assert.Len(t, made, 7, "a directory for each key, and no leftovers")
 }
 
 func TestFileNamesEncodeKeys(t *testing.T) {
@@ -108,7 +108,7 @@ func TestNewRejectsUnwritableDirectory(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o555))
 	if os.Geteuid() == 0 { // whom permissions do not stop
 		if dir = "/proc/self"; runtime.GOOS != "linux" {
-			t.Skip("root writes anywhere")
+			t.Skip("root can write anywhere")
 		}
 	}
 	_, err := filelease.New(dir)

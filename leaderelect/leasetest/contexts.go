@@ -9,7 +9,7 @@ import (
 )
 
 var contextCases = []testCase{
-	{"a call whose context has ended does nothing and says nothing definite", func(t testing.TB, b Backend) {
+	{"a call with an ended context does nothing and returns no definite error", func(t testing.TB, b Backend) {
 		s := b.Store
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

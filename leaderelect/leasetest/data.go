@@ -18,7 +18,7 @@ var oddKeys = []string{
 }
 
 var dataCases = []testCase{
-	{"each key has a record of its own, whatever bytes it is made of", func(t testing.TB, b Backend) {
+	{"each key has its own record, for any bytes", func(t testing.TB, b Backend) {
 		s := b.Store
 		have := make(map[string]leaderelect.Entry)
 		for _, k := range oddKeys {
@@ -36,7 +36,7 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a value is any bytes, from none to 64 KiB", func(t testing.TB, b Backend) {
+	{"a value is any bytes, from 0 to 64 KiB", func(t testing.TB, b Backend) {
 		s := b.Store
 		every := make([]byte, 256)
 		for i := range every {
@@ -52,7 +52,7 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a term is kept as it is", func(t testing.TB, b Backend) {
+	{"a term is stored unchanged", func(t testing.TB, b Backend) {
 		s := b.Store
 		have := create(t, s, leaderelect.Entry{Key: key, Value: []byte("a")})
 		for _, term := range []uint64{1, 2, 2, 1, math.MaxInt32 + 1, math.MaxInt64} {
@@ -62,7 +62,7 @@ var dataCases = []testCase{
 		}
 	}},
 
-	{"a value is copied on its way in and out", func(t testing.TB, b Backend) {
+	{"a value is copied on write and read", func(t testing.TB, b Backend) {
 		s := b.Store
 		scribble := func(b []byte) {
 			for i := range b {

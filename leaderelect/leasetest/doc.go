@@ -4,7 +4,7 @@
 //
 // In a test of your backend, pass a function that returns an empty store:
 //
-//	func TestRedisIsALeaseStore(t *testing.T) {
+//	func TestRedisLeaseStore(t *testing.T) {
 //		leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 //			server := start(t) // stopped by t.Cleanup
 //			return leasetest.Backend{

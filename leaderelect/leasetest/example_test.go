@@ -15,5 +15,5 @@ func ExampleRun() {
 			return leasetest.Backend{Store: s, Delete: s.Delete}
 		})
 	}
-	_ = test // go test runs it, as TestMyStoreIsALeaseStore
+	_ = test // go test runs it, as TestMyLeaseStore
 }

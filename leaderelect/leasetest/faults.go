@@ -144,7 +144,7 @@ var faultCases = []testCase{
 		})
 	}},
 
-	{"a write whose reply is lost has no definite error", func(t testing.TB, b Backend) {
+	{"a write with a lost reply returns no definite error", func(t testing.TB, b Backend) {
 		if b.CutReply == nil {
 			t.Skip("the backend has no CutReply")
 		}

@@ -28,12 +28,12 @@ var guardCases = []testCase{
 			have = update(t, b.Store, have, "renewed")
 			guard.accepts(t, term)
 		}
-		if err := guard.Do(context.Background(), "nobody's", 1, func() { t.Errorf("a guarded write needs no record") }); !errors.Is(err, guard.Refused) {
+		if err := guard.Do(context.Background(), "nobody's", 1, func() { t.Errorf("a guarded write requires no record") }); !errors.Is(err, guard.Refused) {
 			t.Fatalf("a guarded write without a record returns error %v", err)
 		}
 	}},
 
-	{"a guarded write of a leadership is guarded by its own lease", func(t testing.TB, b Backend) {
+	{"a guarded write is guarded by the lease of its leadership", func(t testing.TB, b Backend) {
 		guard := guarded(t, b)
 		if guard.Leading == nil {
 			t.Skip("the backend has no Guard.Leading")

@@ -52,7 +52,7 @@ func update(t testing.TB, s leaderelect.LeaseStore, have leaderelect.Entry, valu
 	}
 	stored(t, "Update", got, next)
 	if got.Version == have.Version {
-		t.Fatalf("Update returns the version %q that it has replaced", have.Version)
+		t.Fatalf("Update returns the replaced version %q", have.Version)
 	}
 	return got
 }

@@ -38,7 +38,7 @@ var listCases = []testCase{
 		listed(t, l, "slot/", have)
 	}},
 
-	{"List notices that its context has ended", func(t testing.TB, b Backend) {
+	{"List returns when its context ends", func(t testing.TB, b Backend) {
 		l := needsLister(t, b)
 		create(t, b.Store, entry("a"))
 		ctx, cancel := context.WithCancel(context.Background())
@@ -59,7 +59,7 @@ func needsLister(t testing.TB, b Backend) lister {
 	t.Helper()
 	l, ok := b.Store.(lister)
 	if !ok {
-		t.Skip("the store is no Lister")
+		t.Skip("the store does not implement Lister")
 	}
 	return l
 }

@@ -12,7 +12,7 @@ import (
 )
 
 var raceCases = []testCase{
-	{"of many that create a record one succeeds", func(t testing.TB, b Backend) {
+	{"of concurrent creates one succeeds", func(t testing.TB, b Backend) {
 		s := b.Store
 		other := b.reopen()
 		winner := race(t, 32, func(i int) (leaderelect.Entry, error) {
@@ -25,7 +25,7 @@ var raceCases = []testCase{
 		holds(t, s, winner)
 	}},
 
-	{"of many that update a version one succeeds", func(t testing.TB, b Backend) {
+	{"of concurrent updates of a version one succeeds", func(t testing.TB, b Backend) {
 		s := b.Store
 		have := create(t, s, entry("a"))
 		other := b.reopen()
@@ -64,11 +64,11 @@ var raceCases = []testCase{
 		}
 		e, err := s.Get(context.Background(), key)
 		if got, want := string(e.Value), strconv.Itoa(workers*each); err != nil || got != want {
-			t.Fatalf("the counter is at %s (error %v) after %s updates that were acknowledged", got, err, want)
+			t.Fatalf("the counter is at %s (error %v) after %s acknowledged updates", got, err, want)
 		}
 	}},
 
-	{"a handle does not forget what it has read", func(t testing.TB, b Backend) {
+	{"a handle does not lose its reads", func(t testing.TB, b Backend) {
 		const last = 30
 		have := create(t, b.Store, entry("0"))
 		failed := make(chan error, 1)

@@ -74,7 +74,7 @@ var registerCases = []testCase{
 		conflict(t, "Update of the version before the last", err)
 	}},
 
-	{"a version from two writes ago is refused even if the bytes are back", func(t testing.TB, b Backend) {
+	{"an older version is rejected even if the bytes are equal again", func(t testing.TB, b Backend) {
 		s := b.Store
 		first := create(t, s, entry("a"))
 		second := update(t, s, first, "b")

@@ -85,7 +85,7 @@ var watchCases = []testCase{
 		events.stop(t)
 	}},
 
-	{"a watch is not behind the acknowledged writes", func(t testing.TB, b Backend) {
+	{"a watch does not lag behind acknowledged writes", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("0"))
 		for i := range 50 {
@@ -96,7 +96,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a watch that is over leaves nothing behind", func(t testing.TB, b Backend) {
+	{"an ended watch leaves nothing behind", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("a"))
 		first(t, w, key) // leftovers of the first watch, such as a connection in a pool, may stay
@@ -120,7 +120,7 @@ func watcher(t testing.TB, b Backend) leaderelect.Watcher {
 	t.Helper()
 	w, ok := b.Store.(leaderelect.Watcher)
 	if !ok {
-		t.Skip("the store is no Watcher")
+		t.Skip("the store does not implement Watcher")
 	}
 	return w
 }

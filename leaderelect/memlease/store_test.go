@@ -155,7 +155,7 @@ func TestFaults(t *testing.T) {
 
 		s.Inject(memlease.Faults{})
 		e, err = s.Get(t.Context(), key)
-		require.NoError(t, err, "it had its effect")
+		require.NoError(t, err, "it took effect")
 		assert.Equal(t, "a", string(e.Value))
 	})
 }

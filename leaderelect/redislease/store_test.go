@@ -213,7 +213,7 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 		require.NotErrorIs(t, err, redislease.ErrFenced)
 		m.answer = func(any) (any, error) { return []any{int64(1), errScript}, nil }
 		_, err = s.Guarded(ctx, "return redis.error_reply('no')", nil)
-		require.ErrorIs(t, err, errScript, "clients tell of an error that a script returns in its place")
+		require.ErrorIs(t, err, errScript, "clients return a script error in its place")
 		m.answer = nil
 	})
 	_, err := s.Guarded(context.Background(), "...", nil)

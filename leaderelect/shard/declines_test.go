@@ -43,7 +43,7 @@ func TestSlotItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
 			after(time.Minute)
 		}
 		w.mu.Lock()
-		assert.LessOrEqual(t, tries, 16*9, "of each slot, less and less often")
+		assert.LessOrEqual(t, tries, 16*9, "of each slot, with backoff")
 		w.mu.Unlock()
 
 		w.mu.Lock()
@@ -153,7 +153,7 @@ func TestEndlessSlotWorkFailsCheck(t *testing.T) {
 			dones = append(dones, done)
 		}
 		after(calm)
-		require.NoError(t, a.Check(0), "work may take its time while its slot is owned")
+		require.NoError(t, a.Check(0), "work may take as long as its slot is owned")
 		b := w.join(t, "b", nil)
 		after(lease)
 		require.NoError(t, a.Check(0))

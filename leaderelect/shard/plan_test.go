@@ -33,7 +33,7 @@ func checkPlan(t *testing.T, owners, before, members []int) (moves int) {
 		least, most = min(least, n[m]), max(most, n[m])
 		delete(n, m)
 	}
-	require.Empty(t, n, "owners that are no members")
+	require.Empty(t, n, "owners that are not members")
 	require.LessOrEqual(t, most-least, 1, "balance")
 	require.Equal(t, owners, shard.Plan(owners, members, nobodyDeclines), "a plan is final")
 	shuffled := slices.Clone(members)

@@ -75,7 +75,7 @@ func TestReplicasShareSlotsEvenly(t *testing.T) {
 		acquired := w.acquired
 		after(2 * calm)
 		require.Equal(t, 16, ownedTogether(t, a, b, c))
-		assert.Equal(t, acquired, w.acquired, "nothing moves when nothing happens")
+		assert.Equal(t, acquired, w.acquired, "nothing moves while nothing changes")
 		assert.Len(t, b.Members(), 3)
 		owners := map[string]int{}
 		for _, key := range keysOf(a.Slots, 16) {
@@ -313,7 +313,7 @@ func TestOwnsReadsClock(t *testing.T) {
 		after(renew - retry)
 		require.True(t, a.Owns("key"))
 		after(retry)
-		require.False(t, a.Owns("key"), "no caller was told that the lease is over")
+		require.False(t, a.Owns("key"), "no caller was told that the lease has ended")
 		_, _, ok = a.Begin(t.Context(), "key")
 		require.False(t, ok)
 		assert.Empty(t, a.Owned())

@@ -89,8 +89,8 @@ func TestOtherErrorsAreNotRetried(t *testing.T) {
 		dialect sqllease.Dialect
 		err     sqliteError
 	}{
-		"a transaction that has read the past": {sqllease.SQLite, busySnapshot},
-		"on Postgres":                          {sqllease.Postgres, busy},
+		"a transaction on an old snapshot": {sqllease.SQLite, busySnapshot},
+		"on Postgres":                      {sqllease.Postgres, busy},
 	} {
 		t.Run(what, func(t *testing.T) {
 			server, s := newStore(t, sqllease.Config{Dialect: c.dialect})

@@ -54,10 +54,10 @@ func TestOnlyCurrentLeadersTransactionCommits(t *testing.T) {
 		server.before = nil
 	})
 	server.log = nil
-	err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called for a leadership that is over"); return nil })
+	err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called after the leadership ended"); return nil })
 	require.ErrorIs(t, err, sqllease.ErrFenced)
 	require.ErrorIs(t, err, leaderelect.ErrTermEnded)
-	assert.Equal(t, []string{"ROLLBACK"}, server.log, "its own clock says so")
+	assert.Equal(t, []string{"ROLLBACK"}, server.log, "by its own clock")
 
 }
 

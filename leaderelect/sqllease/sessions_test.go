@@ -61,7 +61,7 @@ func TestSessionEndsWithHoldersConnection(t *testing.T) {
 		require.NoError(t, <-gone)
 		assert.Equal(t, cut, time.Now(), "at once")
 		require.ErrorContains(t, <-end, `sqllease: hold session "a": `)
-		assert.LessOrEqual(t, time.Since(cut), time.Second, "the holder learns it when it looks")
+		assert.LessOrEqual(t, time.Since(cut), time.Second, "the holder learns it when it checks")
 	})
 }
 

@@ -61,7 +61,7 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 			func(s *server) { s.keys = []string{"name"} },
 			[]string{`no unique key on (name, term), so a takeover does not wait for guarded transactions; repair it with: CREATE UNIQUE INDEX "leases_name_term" ON "leases" (name, term)`},
 		},
-		"keys with a column more": {
+		"keys with an extra column": {
 			func(s *server) { s.keys = []string{"name,zone", "name,term,zone"} },
 			[]string{"no unique key on (name),", "no unique key on (name, term),"},
 		},
@@ -69,7 +69,7 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 			func(s *server) { s.types = map[string]string{"term": "-", "version": "-", "value": "-"} },
 			[]string{"column term, version, value is missing", "Config.Table", `DROP TABLE "leases"; CREATE TABLE IF NOT EXISTS "leases"`},
 		},
-		"types that lose something": {
+		"types that lose data": {
 			func(s *server) {
 				s.types = map[string]string{"name": "character(10)", "term": "integer", "value": "text"}
 			},

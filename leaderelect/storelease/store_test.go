@@ -97,7 +97,7 @@ func TestWatchReturnsStoreError(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for range s.Watch(ctx, "lease") {
-		t.Error("a watch whose context has ended tells something")
+		t.Error("a watch yields after its context ended")
 	}
 }
 

@@ -81,14 +81,14 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 					case test.success:
 						assert.False(t, open)
 						_ = b.Do(t.Context(), fail)
-						assert.False(t, isOpen(b), "the row was broken")
+						assert.False(t, isOpen(b), "the streak was broken")
 					case trial:
-						assert.True(t, open, "another one has to tell")
+						assert.True(t, open, "another call has to decide")
 						require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
 						assert.False(t, isOpen(b))
 					default:
 						_ = b.Do(t.Context(), fail)
-						assert.True(t, isOpen(b), "the row was not broken")
+						assert.True(t, isOpen(b), "the streak was not broken")
 					}
 				})
 			})
@@ -187,7 +187,7 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 					refused := open && (time.Until(openUntil) > 0 || trial)
 					select {
 					case err := <-c.gone:
-						require.True(t, refused, "it was refused")
+						require.True(t, refused, "it was rejected")
 						require.True(t, retry.IsNotYet(err))
 					default:
 						require.False(t, refused, "it was let through")

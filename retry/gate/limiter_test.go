@@ -122,11 +122,11 @@ func TestEachKeyGetsThrough(t *testing.T) {
 				need := float64(len(s.calls)) / test.perSecond
 				if !test.late && !test.early {
 					assert.LessOrEqual(t, time.Since(began).Seconds(), 1.3*need+1, "few places are wasted")
-					assert.LessOrEqual(t, len(s.calls), 3*test.calls*test.keys, "few calls are made again")
+					assert.LessOrEqual(t, len(s.calls), 3*test.calls*test.keys, "few calls are repeated")
 				}
 				assert.Less(t, time.Since(began).Seconds(), 4*need+30, "none waits for long")
 				time.Sleep(time.Hour)
-				assert.Zero(t, l.Places(), "nothing is kept of keys that are done")
+				assert.Zero(t, l.Places(), "no state remains for finished keys")
 			})
 		})
 	}
@@ -144,10 +144,10 @@ func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 		}
 		require.Zero(t, do("a"))
 		assert.Equal(t, time.Second, do("b"))
-		assert.Equal(t, 2*time.Second, do("c"), "each has a time of its own")
+		assert.Equal(t, 2*time.Second, do("c"), "each has its own time")
 		assert.Equal(t, time.Second, do("b"), "and keeps it")
 		time.Sleep(time.Second)
-		assert.Equal(t, 2*time.Second, do("d"), "who comes later has to wait, though there is a token")
+		assert.Equal(t, 2*time.Second, do("d"), "later callers wait although there is a token")
 		anonymous, _ := retry.Delay(l.Do(t.Context(), s.call))
 		assert.Equal(t, 3*time.Second, anonymous)
 		assert.Zero(t, do("b"))
@@ -158,7 +158,7 @@ func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 		assert.Equal(t, time.Second, do("e"), "the token is promised to d")
 		assert.Equal(t, 2, l.Places())
 		time.Sleep(time.Nanosecond)
-		assert.Equal(t, 1, l.Places(), "d has not come for ten seconds")
+		assert.Equal(t, 1, l.Places(), "d has not called for ten seconds")
 		time.Sleep(time.Second - 1)
 		assert.Zero(t, do("e"))
 		assert.Zero(t, l.Places())
@@ -209,7 +209,7 @@ func TestStartedAttemptKeepsItsReservedCalls(t *testing.T) {
 		a, endA = attempt(t.Context(), "a")
 		require.Zero(t, do(a))
 		b, endB = attempt(t.Context(), "b")
-		assert.Equal(t, time.Second, do(b), "one of the two calls that are left is for a")
+		assert.Equal(t, time.Second, do(b), "one of the two remaining calls is for a")
 		assert.Zero(t, do(a))
 		endA()
 		time.Sleep(time.Second)

@@ -82,13 +82,13 @@ func TestTransportReturnsNotYetForBusyServerOnly(t *testing.T) {
 		"429, 0":                            {429, func() http.Header { return header("Retry-After", "0") }, time.Second},
 		"429, an hour and more":             {429, func() http.Header { return header("Retry-After", "3601") }, time.Hour},
 		"429, huge":                         {429, func() http.Header { return header("Retry-After", "9223372036854775807") }, time.Hour},
-		"429, more than a number can be":    {429, func() http.Header { return header("Retry-After", strings.Repeat("9", 400)) }, time.Hour},
+		"429, larger than any integer":      {429, func() http.Header { return header("Retry-After", strings.Repeat("9", 400)) }, time.Hour},
 		"429, negative":                     {429, func() http.Header { return header("Retry-After", "-9") }, 5 * time.Second},
 		"429, a fraction":                   {429, func() http.Header { return header("Retry-After", "1.5") }, 5 * time.Second},
 		"429, hexadecimal":                  {429, func() http.Header { return header("Retry-After", "0x9") }, 5 * time.Second},
 		"429, several":                      {429, func() http.Header { return header("Retry-After", "9, 10") }, 5 * time.Second},
-		"429, a date in a form of the past": {429, func() http.Header { return header("Retry-After", "Saturday, 01-Jan-00 00:01:00 GMT") }, time.Minute},
-		"429, digits of another script":     {429, func() http.Header { return header("Retry-After", "٩") }, 5 * time.Second},
+		"429, a date in an obsolete format": {429, func() http.Header { return header("Retry-After", "Saturday, 01-Jan-00 00:01:00 GMT") }, time.Minute},
+		"429, non-ASCII digits":             {429, func() http.Header { return header("Retry-After", "٩") }, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestTransportReturnsNotYetForBusyServerOnly(t *testing.T) {
 					assert.Equal(t, test.status, resp.StatusCode)
 					assert.False(t, s.body.closed)
 					_, err = client.Get("http://api/")
-					require.NoError(t, err, "nobody else is held up")
+					require.NoError(t, err, "no other caller is delayed")
 					return
 				}
 				require.ErrorContains(t, err, fmt.Sprint(test.status, " told"))
@@ -116,7 +116,7 @@ func TestTransportReturnsNotYetForBusyServerOnly(t *testing.T) {
 
 				s.status = 200
 				_, err = client.Get("http://api/")
-				assert.True(t, retry.IsNotYet(err), "nobody else asks a server that is busy")
+				assert.True(t, retry.IsNotYet(err), "no other caller contacts a busy server")
 				assert.Equal(t, 1, s.requests)
 				time.Sleep(test.want - 1)
 				_, err = client.Get("http://api/")
@@ -146,7 +146,7 @@ func TestUnsentRequestBodyIsClosed(t *testing.T) {
 			require.NoError(t, err)
 			_, err = transport.RoundTrip(req)
 			assert.Equal(t, i == 0, err == nil)
-			assert.Equal(t, i != 0, b.closed, "the one that was sent is the transport's")
+			assert.Equal(t, i != 0, b.closed, "the transport owns the sent request")
 			assert.Equal(t, i == 1, retry.IsNotYet(err))
 			cancel()
 		}

@@ -63,7 +63,7 @@ func TestEachClassicIsFoundAndItsFixPasses(t *testing.T) {
 				return w
 			})
 			for _, f := range fixed.Failures {
-				t.Error("the fix is not silent:", f)
+				t.Error("the fix reports a failure:", f)
 			}
 			t.Logf("| %s | %d of %d | %s | %d of %d | %v |", c.name, buggy.Failing, buggy.Plans, buggy.Failures[0].Plan,
 				fixed.Failing, fixed.Plans, (fixed.Elapsed / 1e6 * 1e6))

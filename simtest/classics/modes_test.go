@@ -32,7 +32,7 @@ func TestBothModesAgree(t *testing.T) {
 			}
 			fixed := simtest.Explore(t, world(true, "run"))
 			for _, f := range fixed.Failures {
-				t.Error("the fix is not silent:", f)
+				t.Error("the fix reports a failure:", f)
 			}
 			require.Greater(t, fixed.Plans, 10)
 		})

@@ -505,7 +505,7 @@ func TestNoBookmarkOvertakesChangesOfLongHistory(t *testing.T) {
 			require.Equal(t, versions[next], c.Version)
 			next++
 		} else if next < n {
-			require.Less(t, c.Version, versions[next], "a bookmark passes a change that is still to come")
+			require.Less(t, c.Version, versions[next], "a bookmark overtakes a later change")
 		}
 		if next == n {
 			break

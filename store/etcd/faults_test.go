@@ -232,7 +232,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		{"connections are half open until they are given up", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 13*time.Second) }},
 		{"the leader is killed", 3, false, func(_ *writers.World, p *processes) { i, _ := p.leader(); p.servers[i].Restart() }},
 		{"the leader changes", 3, true, func(_ *writers.World, p *processes) { p.moveLeader() }},
-		{"the others do not hear the leader", 3, true, func(_ *writers.World, p *processes) {
+		{"the followers do not receive from the leader", 3, true, func(_ *writers.World, p *processes) {
 			i, _ := p.leader()
 			stall(p.peers[i:i+1], time.Second)
 		}},

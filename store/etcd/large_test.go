@@ -149,5 +149,5 @@ func TestLargeStoreIsReadInLittleMemory(t *testing.T) {
 		}
 	})
 	require.Equal(t, changed, told)
-	t.Logf("a watch told them in %v, 2s of which its consumer slept, with %d MB of heap", time.Since(begin).Round(time.Millisecond), heap>>20)
+	t.Logf("a watch yielded them in %v, 2s of which its consumer slept, with %d MB of heap", time.Since(begin).Round(time.Millisecond), heap>>20)
 }

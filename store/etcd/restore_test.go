@@ -90,7 +90,7 @@ func TestWatchExpiresAfterClusterRestore(t *testing.T) {
 		select {
 		case key = <-added:
 		case <-ctx.Done():
-			t.Fatal("the cache has not come to the restored cluster")
+			t.Fatal("the cache has not reached the restored cluster")
 		}
 	}
 	assert.Equal(t, 2, inf.Indexer().Len())
@@ -210,7 +210,7 @@ func TestWatchEndsWhenServerIsSilent(t *testing.T) {
 		}
 	}
 	require.ErrorContains(t, end, "etcd: watch app: the server has not answered for 1s")
-	assert.Equal(t, 1, bookmarks, "after a bookmark, nothing is told without an answer of the server")
+	assert.Equal(t, 1, bookmarks, "after a bookmark, nothing is yielded without a reply from the server")
 }
 
 // A slow consumer is not a silent server.

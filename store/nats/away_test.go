@@ -199,7 +199,7 @@ func TestWriteWithLostReplyIsAppliedOnce(t *testing.T) {
 			require.NotErrorIs(t, err, store.ErrExists)
 		}
 	}
-	require.Equal(t, 1, cuts, "the repetition has nothing to write")
+	require.Equal(t, 1, cuts, "the repetition writes nothing")
 	stored, err := apps.Get(t.Context(), "a")
 	require.NoError(t, err)
 	assert.Equal(t, stored, created)

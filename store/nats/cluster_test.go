@@ -131,7 +131,7 @@ func TestLeaderChangeLosesNothing(t *testing.T) {
 				delete(want, c.Record.Key) // what had been written without an acknowledgment was written again
 			}
 		case <-ctx.Done():
-			t.Fatalf("not told: %v", want)
+			t.Fatalf("not yielded: %v", want)
 		}
 	}
 }

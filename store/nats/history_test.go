@@ -163,7 +163,7 @@ func TestRecreatedStreamExpiresWatches(t *testing.T) {
 				require.NoError(t, err)
 			}
 			if err := <-ended; !errors.Is(err, backend.ErrExpired) {
-				require.ErrorIs(t, err, jetstream.ErrStreamNotFound, "it asked when there was none")
+				require.ErrorIs(t, err, jetstream.ErrStreamNotFound, "it asked although there was none")
 			}
 			all, _ := read(t, db, "app")
 			assert.Len(t, all, 20)
@@ -314,7 +314,7 @@ func TestWatchSurvivesLossOfItsConsumer(t *testing.T) {
 			for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 				require.NoError(t, err)
 				if c.Record.Key == "" {
-					require.LessOrEqual(t, c.Version, told[len(told)-1], "a bookmark passes a change")
+					require.LessOrEqual(t, c.Version, told[len(told)-1], "a bookmark overtakes a change")
 					continue
 				}
 				if told = append(told, c.Version); len(told) == 12 {

@@ -69,7 +69,7 @@ func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 					break
 				}
 				if told++; told > 1 {
-					assert.True(t, c.Record.Deleted, "the watch yields %q and has left out the deletion", c.Record.Key)
+					assert.True(t, c.Record.Deleted, "the watch yields %q, but skipped the deletion", c.Record.Key)
 					break
 				}
 				_, err := stream.PauseConsumer(ctx, consumer, time.Now().Add(time.Hour))

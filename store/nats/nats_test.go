@@ -238,7 +238,7 @@ func TestOversizedRecordIsRejected(t *testing.T) {
 	require.NoError(t, err)
 	assert.Zero(t, r)
 	_, err = put(t.Context(), db, "app", "a", strings.Repeat("x", most-2), backend.Fence{Lease: "shop", Term: 6})
-	require.NoError(t, err, "what is allowed fits, and the term was not recorded")
+	require.NoError(t, err, "an allowed record fits, and the term was not recorded")
 }
 
 // If the record changes between the read and the write, the write is decided again or refused.

@@ -89,13 +89,13 @@ func TestWatchDoesNotResumeFromVersionLostInFailover(t *testing.T) {
 	}
 	last, err := dbtest.Put(t.Context(), db, "last", "1")
 	require.NoError(t, err)
-	assert.Greater(t, later.Version, lost.Version, "a version is not given again")
+	assert.Greater(t, later.Version, lost.Version, "a version is not reused")
 	for v := kept.Version + 1; v <= lost.Version; v++ {
 		_, err = watch(v)
 		require.ErrorIs(t, err, backend.ErrExpired, "the new server is beyond it")
 	}
 	told, err := watch(kept.Version)
-	require.NoError(t, err, "everything up to here is as it was")
+	require.NoError(t, err, "everything up to here is unchanged")
 	assert.Len(t, told, 10)
 	told, err = watch(later.Version)
 	require.NoError(t, err)

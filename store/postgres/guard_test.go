@@ -95,7 +95,7 @@ func TestGuard(t *testing.T) {
 		require.NoError(t, tx.Commit(t.Context()))
 		assert.Equal(t, 3, orders())
 	})
-	t.Run("a leader that was replaced and does not know it is refused", func(t *testing.T) {
+	t.Run("a replaced leader that does not know it is rejected", func(t *testing.T) {
 		exec(t, pool, takeOver)
 		l, ok := leaderelect.FromContext(leader)
 		require.True(t, ok)
@@ -107,7 +107,7 @@ func TestGuard(t *testing.T) {
 		exec(t, pool, `DELETE FROM leases WHERE name = 'shop'`)
 		require.ErrorIs(t, order(leader, "late"), sqllease.ErrFenced, "the record is gone")
 	})
-	t.Run("a leader that has resigned is refused by its own clock", func(t *testing.T) {
+	t.Run("a leader that has resigned is rejected locally", func(t *testing.T) {
 		leader, resign := lead(t, leases, "other")
 		resign()
 		exec(t, pool, `UPDATE leases SET term = 1 WHERE name = 'other'`)
@@ -115,7 +115,7 @@ func TestGuard(t *testing.T) {
 		require.ErrorIs(t, err, sqllease.ErrFenced)
 		require.ErrorIs(t, err, leaderelect.ErrTermEnded)
 	})
-	t.Run("what cannot be guarded is an error", func(t *testing.T) {
+	t.Run("an unguardable transaction is an error", func(t *testing.T) {
 		require.ErrorContains(t, order(t.Context(), "late"), "postgres: guard: the context belongs to no leadership")
 		leader, _ := lead(t, leases, `a\b`)
 		require.EqualError(t, order(leader, "late"), `postgres: guard by "a\\b": term 1: the key is not plain text`)

@@ -29,19 +29,19 @@ func TestPostgres(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())
 	for name, test := range map[string]func(t *testing.T, server *servertest.Server, pool *pgxpool.Pool){
-		"open refuses a schema that it cannot use":                refusedSchemas,
-		"migrate may be called again and by many at once":         migrateAtOnce,
+		"Open rejects an unusable schema":                         refusedSchemas,
+		"Migrate is idempotent and safe to call concurrently":     migrateAtOnce,
 		"a schema may have any name":                              anyName,
 		"hostile strings are data":                                hostileStrings,
-		"the read of a watch is not compiled":                     readIsNotCompiled,
-		"terms may be as great as they get":                       greatTerms,
+		"the query of a watch is not JIT-compiled":                readIsNotCompiled,
+		"terms may have the largest value":                        greatTerms,
 		"objects and rows commit together":                        joined,
 		"a transaction on an old snapshot writes nothing":         oldSnapshot,
 		"transactions that write several objects do not deadlock": noDeadlock,
-		"a wait for another writer ends with its context":         waits,
+		"waiting for another writer ends with the context":        waits,
 		"the history is trimmed":                                  trimmed,
-		"a lost listener costs time and nothing else":             lostListener,
-		"the last watch gives its connection up":                  givesUp,
+		"a lost listener only costs time":                         lostListener,
+		"the last watch releases its connection":                  givesUp,
 		"a record that is damaged is named":                       damaged,
 		"the view shows live objects":                             view,
 		"without prepared statements":                             poolerModes,
@@ -167,7 +167,7 @@ func joined(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		a, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.NoError(t, err)
 		_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
-		require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
+		require.ErrorIs(t, err, store.ErrExists, "a rejection does not end the transaction")
 		order(tx)
 		b, err = s.Create(ctx, store.Object[dbtest.App]{Key: "b"})
 		return err

@@ -22,7 +22,7 @@ func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
-		"one transaction at a time announces":                        oneTransactionAtATimeAnnounces,
+		"announcing transactions are serialized":                     oneTransactionAtATimeAnnounces,
 		"a commit without a notification is seen soon":               aCommitThatNobodyAnnouncesIsSeenSoon,
 		"every commit of many writers is seen soon":                  everyCommitOfManyWritersIsSeenSoon,
 		"a commit is seen at the next poll if announcements are off": aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff,
@@ -110,7 +110,7 @@ func oneTransactionAtATimeAnnounces(t *testing.T, pool *pgxpool.Pool) {
 	assert.Equal(t, []uint32{first.pid()}, heard())
 	third := write(3)
 	silent.commit()
-	assert.Equal(t, []uint32{third}, heard(), "the lock is free again, and the silent one stays silent")
+	assert.Equal(t, []uint32{third}, heard(), "the lock is free again, and the silent connection stays silent")
 
 	// A transaction that rolls back, or returns to a savepoint from before its write, gives the lock to the next.
 	first, silent = begin(t, pool, cfg), begin(t, pool, cfg)

@@ -73,18 +73,18 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
-		"a table is a source":               aTableIsASource,
-		"every statement reaches the cache": everyStatementReachesTheCache,
-		"the last state is the last state whatever the numbers of the transactions": theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions,
-		"a deletion has the row as it was":                                          aDeletionHasTheRowAsItWas,
-		"a list is as of its version":                                               aListIsAsOfItsVersion,
-		"versions of two tables can be compared":                                    versionsOfTwoTablesCanBeCompared,
-		"an open transaction delays and is named":                                   anOpenTransactionDelaysAndIsNamed,
-		"the log is trimmed but not behind an open transaction":                     theLogIsTrimmedButNotBehindAnOpenTransaction,
-		"install table and new table refuse what is wrong":                          installTableAndNewTableRefuseWhatIsWrong,
-		"a writer needs no rights on the log":                                       aWriterNeedsNoRightsOnTheLog,
-		"a scan that fails is an error":                                             aScanThatFailsIsAnError,
-		"names and rows may have any characters":                                    namesAndRowsMayHaveAnyCharacters,
+		"a table is a source":                                  aTableIsASource,
+		"every statement reaches the cache":                    everyStatementReachesTheCache,
+		"the last state wins regardless of transaction IDs":    theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions,
+		"a deletion has the row as it was":                     aDeletionHasTheRowAsItWas,
+		"a list is as of its version":                          aListIsAsOfItsVersion,
+		"versions of two tables can be compared":               versionsOfTwoTablesCanBeCompared,
+		"an open transaction causes delay and is named":        anOpenTransactionDelaysAndIsNamed,
+		"the log is trimmed up to the oldest open transaction": theLogIsTrimmedButNotBehindAnOpenTransaction,
+		"InstallTable and NewTable reject invalid arguments":   installTableAndNewTableRefuseWhatIsWrong,
+		"a writer needs no rights on the log":                  aWriterNeedsNoRightsOnTheLog,
+		"a scan that fails is an error":                        aScanThatFailsIsAnError,
+		"names and rows may contain any characters":            namesAndRowsMayHaveAnyCharacters,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
@@ -279,7 +279,7 @@ func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T,
 			require.NoError(t, older.Commit(t.Context()))
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			require.NoError(t, inf.WaitForVersion(ctx, olderVersion), "the watch has seen the older one alone")
+			require.NoError(t, inf.WaitForVersion(ctx, olderVersion), "the watch has seen only the older one")
 			require.NoError(t, between.Commit(t.Context()))
 			agree(t, pool, cfg, inf)
 		})
@@ -439,7 +439,7 @@ func theLogIsTrimmedButNotBehindAnOpenTransaction(t *testing.T, pool *pgxpool.Po
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	for _, err := range table.Watch(ctx, begin.Version) {
-		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing can be told")
+		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing can be reported")
 	}
 	assert.Equal(t, 100, count(), "nothing is trimmed")
 	require.NoError(t, open.Commit(t.Context()))

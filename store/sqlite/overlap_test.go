@@ -154,6 +154,6 @@ func TestLongListKeepsWALOnlyWhileItRuns(t *testing.T) {
 	}
 	after := write()
 	t.Logf("the WAL has %d kB, %d kB after a long list, and %d kB later", before>>10, during>>10, after>>10)
-	assert.Greater(t, during, before, "the list has kept what was written meanwhile")
+	assert.Greater(t, during, before, "the list has kept later writes in the WAL")
 	assert.LessOrEqual(t, after, during+during/4, "it does not grow any more")
 }

@@ -200,7 +200,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	a, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 	require.NoError(t, err)
 	_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
-	require.ErrorIs(t, err, store.ErrExists, "a refusal does not end the transaction")
+	require.ErrorIs(t, err, store.ErrExists, "a rejection does not end the transaction")
 	order(tx)
 	b, err := s.Create(ctx, store.Object[dbtest.App]{Key: "b"})
 	require.NoError(t, err)

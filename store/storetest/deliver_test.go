@@ -57,7 +57,7 @@ func TestEventFaults(t *testing.T) {
 		"IllegalReorder, the last one":       {storetest.Rule{Nth: 6, Fault: storetest.IllegalReorder()}, "0 1 2 3 4 5", 1},
 		"Fail":                               {storetest.Rule{Key: "new", Fault: storetest.Fail(errors.New("refused"))}, "0 1 2 refused", 1},
 		"Before that refuses":                {storetest.Rule{Nth: 2, Fault: storetest.Before(refuse)}, "0 refused", 1},
-		"Before that does":                   {storetest.Rule{Times: -1, Fault: storetest.Before(nothing)}, "0 1 2 3 4 5", 6},
+		"Before that succeeds":               {storetest.Rule{Times: -1, Fault: storetest.Before(nothing)}, "0 1 2 3 4 5", 6},
 		"Hang until the context ends":        {storetest.Rule{Nth: 3, Fault: storetest.Hang()}, "0 1 context deadline exceeded", 1},
 		"a rule that looks at the type":      {storetest.Rule{When: func(c storetest.Call) bool { return c.Args.Type == informer.Deleted }, Fault: storetest.IllegalDrop()}, "0 1 2 3 5", 1},
 		"a rule that looks at the object":    {storetest.Rule{When: func(c storetest.Call) bool { return c.Args.Object.(object).Value.Size == 3 }, Fault: storetest.IllegalDrop()}, "0 1 2 3 4", 1},

@@ -15,7 +15,7 @@
 //
 // [Run] is for authors of backends. In a test of the backend, provide an empty database, and call Run:
 //
-//	func TestSQLiteIsAStore(t *testing.T) {
+//	func TestSQLiteStore(t *testing.T) {
 //		storetest.Run(t, func(t *testing.T) storetest.Database {
 //			file := filepath.Join(t.TempDir(), "test.db")
 //			one, two := openSQLite(t, file), openSQLite(t, file) // closed by t.Cleanup

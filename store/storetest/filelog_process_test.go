@@ -298,5 +298,5 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	writes, cuts := r.counts()
 	t.Logf("%d kills, %d parts of writes cut off, %d writes acknowledged; the shared counter is %d, of which %d acknowledged",
 		kills, cuts, writes, stored["shared"].Value.Size, raises)
-	assert.Positive(t, cuts, "no kill has met a write")
+	assert.Positive(t, cuts, "no kill has interrupted a write")
 }

@@ -18,7 +18,7 @@ var finalizerCases = []testCase{
 		same(t, "what Delete returned", last, e.Object)
 	}},
 
-	{"an object with finalizers is deleted when the last of them is gone", func(t testing.TB, db Database) {
+	{"an object with finalizers is deleted when the last one is removed", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		before := create(t, s, "web", "dns", "disk")
 		w := watch(t, patient(t), s, before.Version)
@@ -48,7 +48,7 @@ var finalizerCases = []testCase{
 
 		again := create(t, s, "web")
 		if again.UID == before.UID || !again.Deleting.IsZero() {
-			t.Fatalf("the next life of the key is %s", text(again))
+			t.Fatalf("the next incarnation of the key is %s", text(again))
 		}
 		w.sees(informer.Added, again)
 	}},
@@ -99,7 +99,7 @@ var finalizerCases = []testCase{
 		keys(t, list(t, s))
 	}},
 
-	{"a deletion that has begun changes the version that a writer must name", func(t testing.TB, db Database) {
+	{"a started deletion changes the version that a writer must name", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		remove(t, s, "web")

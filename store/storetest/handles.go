@@ -20,7 +20,7 @@ var handleCases = []testCase{
 		}
 	}},
 
-	{"of many that create one key through all handles, one wins", func(t testing.TB, db Database) {
+	{"of concurrent creates through all handles, one wins", func(t testing.TB, db Database) {
 		winner := oneWins(t, race(func(i int) error {
 			return errOf(db.through(i, "thing").Create(patient(t), object{Key: "web", Value: Thing{Size: i + 1}}))
 		}), store.ErrExists)
@@ -31,7 +31,7 @@ var handleCases = []testCase{
 		}
 	}},
 
-	{"a counter that many raise through all handles loses no update", func(t testing.TB, db Database) {
+	{"a counter loses no concurrent update through all handles", func(t testing.TB, db Database) {
 		const each = 3
 		create(t, db.open("thing"), "counter")
 		for _, err := range race(func(i int) error {
@@ -58,7 +58,7 @@ var handleCases = []testCase{
 		}
 	}},
 
-	{"a write through one handle is seen at once through another", func(t testing.TB, db Database) {
+	{"a write through one handle is immediately visible through another", func(t testing.TB, db Database) {
 		one, two := db.through(0, "thing"), db.through(1, "thing")
 		for i := range 10 {
 			key := fmt.Sprint(i % 3)
@@ -84,13 +84,13 @@ var handleCases = []testCase{
 		for i := range 12 {
 			o := create(t, db.through(i/2, []string{"thing", "other", "third"}[i%3]), fmt.Sprint(i))
 			if o.Version <= last {
-				t.Fatalf("write %d has version %d, after one of another kind of version %d", i, o.Version, last)
+				t.Fatalf("write %d has version %d, after version %d of another kind", i, o.Version, last)
 			}
 			last = o.Version
 		}
 	}},
 
-	{"after a write of a greater term through one handle, no lesser one is accepted through another", func(t testing.TB, db Database) {
+	{"after a write of a term through one handle, no lower term is accepted through another", func(t testing.TB, db Database) {
 		const terms, writes = 4, 6
 		create(t, db.open("thing"), "web")
 		var mu sync.Mutex
@@ -148,7 +148,7 @@ var handleCases = []testCase{
 		}
 	}},
 
-	{"watches and lists through all handles agree with what is stored while many write", func(t testing.TB, db Database) {
+	{"watches and lists through all handles agree during concurrent writes", func(t testing.TB, db Database) {
 		const shared = 5
 		ctx, cancel := context.WithCancelCause(patient(t))
 		enough := errors.New("enough")
@@ -207,7 +207,7 @@ var handleCases = []testCase{
 		w.sees(informer.Modified, grow(t, s, "web"))
 	}},
 
-	{"a record that does not decode stops nothing else", func(t testing.TB, db Database) {
+	{"an undecodable record affects nothing else", func(t testing.TB, db Database) {
 		s, raw := db.open("thing"), db.Handles[0]
 		create(t, s, "bad")
 		good, bad := create(t, s, "good"), grow(t, s, "bad") // breaking and repairing a record is not a creation
@@ -229,14 +229,14 @@ var handleCases = []testCase{
 		l := list(t, s)
 		keys(t, l, "good")
 		if len(l.Unread) != 1 || l.Unread[0].Key != "bad" || l.Unread[0].Version != broken.Version {
-			t.Fatalf("the list says that it could not read %v, want the key bad in version %d", l.Unread, broken.Version)
+			t.Fatalf("the list could not read %v, want the key bad in version %d", l.Unread, broken.Version)
 		}
 		_, err := s.Get(patient(t), "bad")
 		if e := refused(t, err, store.ErrDecode, opGet, s, "bad"); e.Have != broken.Version {
 			t.Fatalf("the error is about version %d, want %d", e.Have, broken.Version)
 		}
 		if got := s.Stats().Undecodable; len(got) != 1 || got[0].Key != "bad" || got[0].Kind != "thing" || got[0].Have != broken.Version {
-			t.Fatalf("Stats says %v, want the key bad of version %d", got, broken.Version)
+			t.Fatalf("Stats reports %v, want the key bad of version %d", got, broken.Version)
 		}
 		repaired := write(func([]byte) []byte { return whole })
 		if e := w.next(); e.Object.Key != "bad" || e.Version != repaired.Version {
@@ -245,7 +245,7 @@ var handleCases = []testCase{
 		sameContent(t, "what was repaired", get(t, s, "bad"), bad)
 		keys(t, list(t, s), "bad", "good")
 		if got := s.Stats().Undecodable; len(got) != 0 {
-			t.Fatalf("after the repair Stats says %v", got)
+			t.Fatalf("after the repair, Stats reports %v", got)
 		}
 		sameContent(t, "the other object", get(t, s, "good"), func() object { good.Value.Size++; return good }())
 	}},
@@ -359,7 +359,7 @@ func (f *follower) reach(t testing.TB, v informer.Version) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			t.Fatalf("a follower has seen version %d, and does not come to version %d", seen, v)
+			t.Fatalf("a follower has seen version %d, but does not reach version %d", seen, v)
 		}
 	}
 }

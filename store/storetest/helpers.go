@@ -221,7 +221,7 @@ func (w *watcher) bookmark(least informer.Version) {
 		case e.Version < w.last:
 			w.t.Fatalf("a bookmark of version %d comes after version %d", e.Version, w.last)
 		case time.Since(start) > late:
-			w.t.Fatalf("the watch told nothing for %v, and a bookmark has to come within %v", time.Since(start), backend.BookmarkInterval)
+			w.t.Fatalf("the watch yielded nothing for %v, want a bookmark within %v", time.Since(start), backend.BookmarkInterval)
 		}
 		if w.last = e.Version; w.last >= least {
 			return

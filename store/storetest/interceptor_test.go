@@ -84,12 +84,12 @@ func TestEveryOperationFailsOnDemand(t *testing.T) {
 			want    error
 			applied bool
 		}{
-			"Fail":                {storetest.Fail(refused), refused, false},
-			"LoseRequest":         {storetest.LoseRequest(), storetest.ErrLost, false},
-			"LoseReply":           {storetest.LoseReply(), storetest.ErrLost, true},
-			"Before":              {storetest.Before(func(context.Context) error { return refused }), refused, false},
-			"Before that does":    {storetest.Before(func(context.Context) error { return nil }), nil, true},
-			"an error of its own": {storetest.Fail(own), own, false},
+			"Fail":                 {storetest.Fail(refused), refused, false},
+			"LoseRequest":          {storetest.LoseRequest(), storetest.ErrLost, false},
+			"LoseReply":            {storetest.LoseReply(), storetest.ErrLost, true},
+			"Before":               {storetest.Before(func(context.Context) error { return refused }), refused, false},
+			"Before that succeeds": {storetest.Before(func(context.Context) error { return nil }), nil, true},
+			"an error of its own":  {storetest.Fail(own), own, false},
 		} {
 			t.Run(op+"/"+name, func(t *testing.T) {
 				s, memory := intercepted(t)
@@ -106,7 +106,7 @@ func TestEveryOperationFailsOnDemand(t *testing.T) {
 				assert.Equal(t, 1, in.Hits())
 				assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
 				if !c.applied {
-					require.NoError(t, call(t.Context(), s), "the next call is not hit")
+					require.NoError(t, call(t.Context(), s), "the next call is not affected")
 				}
 				assert.Equal(t, 1, in.Hits())
 			})

@@ -53,7 +53,7 @@ func TestWatchFailsImmediatelyOrAfterEvents(t *testing.T) {
 				assert.Equal(t, "end", pull())
 				last := s.Calls()[len(s.Calls())-1]
 				assert.True(t, last.Op == "watch" && last.Done && last.Hit && last.Err != nil)
-				assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch is not hit")
+				assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch is not affected")
 			})
 		}
 	}

@@ -30,7 +30,7 @@ func spoilable() object {
 }
 
 var isolationCases = []testCase{
-	{"nothing that a caller does to an object changes the store", func(t testing.TB, db Database) {
+	{"mutating an object does not change the store", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)
@@ -98,7 +98,7 @@ var isolationCases = []testCase{
 		intact("what an Update that changed nothing returned")
 	}},
 
-	{"nothing that a caller does to an object changes what another holds", func(t testing.TB, db Database) {
+	{"mutating an object does not change another caller's copy", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := spoilable()
 		created, err := s.Create(patient(t), given)
@@ -113,13 +113,13 @@ var isolationCases = []testCase{
 		spoil(&given)
 		for _, name := range []string{"Create", "Get", "Get again", "List", "Watch", "Watch again"} {
 			if got := text(*all[name]); got != want {
-				t.Fatalf("what %s gave was changed through what others hold:\n got %s\nwant %s", name, got, want)
+				t.Fatalf("the result of %s was changed through other copies:\n got %s\nwant %s", name, got, want)
 			}
 			spoil(all[name])
 		}
 	}},
 
-	{"nothing that a caller does to an object changes the history", func(t testing.TB, db Database) {
+	{"mutating an object does not change the history", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)

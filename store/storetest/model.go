@@ -28,7 +28,7 @@ type model struct {
 }
 
 var modelCases = []testCase{
-	{"random writes do what the model does, and every watch yields the same story", func(t testing.TB, db Database) {
+	{"random writes match the model, and every watch yields the same history", func(t testing.TB, db Database) {
 		for seed := range uint64(3) {
 			n := steps
 			if db.Remembers > 0 {
@@ -91,7 +91,7 @@ func (m *model) same(got, want event) {
 		got.Object.Version = want.Object.Version
 	}
 	if got.Type != want.Type {
-		m.t.Fatalf("the watch yields %v of %q, the model of %v of %q", got.Type, got.Object.Key, want.Type, want.Object.Key)
+		m.t.Fatalf("the watch yields %v of %q, the model %v of %q", got.Type, got.Object.Key, want.Type, want.Object.Key)
 	}
 	same(m.t, "the object of "+want.Type.String(), got.Object, want.Object)
 }

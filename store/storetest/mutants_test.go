@@ -37,16 +37,16 @@ func TestSuiteDetectsEveryBackendMistake(t *testing.T) {
 }
 
 const (
-	manyWriters = "watches and lists through all handles agree with what is stored while many write"
-	bytesBack   = "a record comes back byte by byte"
-	keysBack    = "every valid key comes back, and no two are the same"
-	refusals    = "a decide that fails or writes nothing changes nothing, and its error comes back as it is"
-	otherHandle = "a write through one handle is seen at once through another"
+	manyWriters = "watches and lists through all handles agree during concurrent writes"
+	bytesBack   = "a record round-trips exactly"
+	keysBack    = "every valid key round-trips and is distinct"
+	refusals    = "a failing or empty decide changes nothing, and its error is returned unwrapped"
+	otherHandle = "a write through one handle is immediately visible through another"
 	bookmarks   = "every kind has a bookmark soon after another kind has changed, and when nothing changes"
 	leases      = "the terms of two leases are independent"
-	termsRace   = "after a write of a greater term through one handle, no lesser one is accepted through another"
-	allFences   = "all fences of a write must hold, and none is recorded if one does not"
-	counted     = "a counter that many raise through all handles loses no update"
+	termsRace   = "after a write of a term through one handle, no lower term is accepted through another"
+	allFences   = "all fences of a write must hold, or none is recorded"
+	counted     = "a counter loses no concurrent update through all handles"
 )
 
 // mutants are the promises of a backend, each with a mistake that breaks it and the case that must detect it. The list in doc.go is made of
@@ -55,7 +55,7 @@ var mutants = []struct {
 	promise, noticedBy string
 	mutate             func(b *broken)
 }{
-	{"a version is drawn by the commit, not before it", manyWriters, func(b *broken) {
+	{"a version is assigned at commit, not before", manyWriters, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, _ []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -99,10 +99,10 @@ var mutants = []struct {
 	{"all pages of a list have one version", manyWriters, func(b *broken) {
 		b.paged(func(int, informer.Version) informer.Version { return b.last() })
 	}},
-	{"a deletion is told", manyWriters, func(b *broken) {
+	{"a deletion is yielded", manyWriters, func(b *broken) {
 		b.told(func(c *backend.Change, _ *error) bool { return !c.Record.Deleted })
 	}},
-	{"a change is told once", manyWriters, func(b *broken) {
+	{"a change is yielded once", manyWriters, func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			return func(yield func(backend.Change, error) bool) {
 				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
@@ -113,14 +113,14 @@ var mutants = []struct {
 			}
 		}
 	}},
-	{"a watch whose history was cut ends with ErrExpired", "a watch from before the history expires, and a list helps", func(b *broken) {
+	{"a watch whose history was truncated ends with ErrExpired", "a watch from before the history expires, and a list recovers", func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			return b.twinHandle.Watch(ctx, kind, q, max(after, b.dropped))
 		}
 	}},
-	{"a watch from a version that was not reached ends with ErrExpired", "a watch from a version that the store has not reached is expired", func(b *broken) {
+	{"a watch from a future version ends with ErrExpired", "a watch from a version that the store has not reached is expired", func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -146,7 +146,7 @@ var mutants = []struct {
 	{"a change of another kind yields a bookmark", bookmarks, func(b *broken) {
 		b.told(func(c *backend.Change, err *error) bool { return *err != nil || c.Record.Key != "" })
 	}},
-	{"a key is kept whole", keysBack, func(b *broken) {
+	{"a key is stored completely", keysBack, func(b *broken) {
 		b.keyed(func(key string) string { return key[:min(len(key), 255)] })
 	}},
 	{"keys differ by case", keysBack, func(b *broken) { b.keyed(strings.ToLower) }},
@@ -170,7 +170,7 @@ var mutants = []struct {
 	{"a value keeps NUL", bytesBack, func(b *broken) {
 		b.stored(func(r *backend.Record) { r.Value = bytes.ReplaceAll(r.Value, []byte{0}, nil) })
 	}},
-	{"Meta comes back byte by byte", bytesBack, func(b *broken) {
+	{"Meta round-trips exactly", bytesBack, func(b *broken) {
 		b.stored(func(r *backend.Record) { r.Meta = bytes.ReplaceAll(r.Meta, []byte(" "), nil) })
 	}},
 	{"an empty Before is not nil", bytesBack, func(b *broken) {
@@ -182,10 +182,10 @@ var mutants = []struct {
 	}},
 	{"Before is stored", bytesBack, func(b *broken) { b.stored(func(r *backend.Record) { r.Before = nil }) }},
 	{"labels are stored", bytesBack, func(b *broken) { b.stored(func(r *backend.Record) { r.Labels = nil }) }},
-	{"each lease has a term of its own", leases, func(b *broken) {
+	{"each lease has its own term", leases, func(b *broken) {
 		b.fenced(func(_ string, f *backend.Fence) { f.Lease = "" })
 	}},
-	{"a term holds for all kinds", "a write of an earlier term than one that has written is fenced off", func(b *broken) {
+	{"a term holds for all kinds", "a write of an older term is fenced", func(b *broken) {
 		b.fenced(func(kind string, f *backend.Fence) { f.Lease += "/" + kind })
 	}},
 	{"a term holds for all handles", termsRace, func(b *broken) {
@@ -194,7 +194,7 @@ var mutants = []struct {
 	{"a term is a number of 63 bits, not a float", allFences, func(b *broken) {
 		b.fenced(func(_ string, f *backend.Fence) { f.Term = uint64(float64(f.Term)) })
 	}},
-	{"no term is recorded when decide refuses", refusals, func(b *broken) {
+	{"no term is recorded if decide fails", refusals, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -205,7 +205,7 @@ var mutants = []struct {
 			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
 		}
 	}},
-	{"a term is recorded also when nothing is written", refusals, func(b *broken) {
+	{"a term is recorded even if nothing is written", refusals, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -230,7 +230,7 @@ var mutants = []struct {
 			return b.twinHandle.Transact(ctx, kind, key, fences[:min(1, len(fences))], decide)
 		}
 	}},
-	{"no term is recorded when another one is over", allFences, func(b *broken) {
+	{"no term is recorded if another one has ended", allFences, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -247,7 +247,7 @@ var mutants = []struct {
 			return b.twinHandle.Transact(ctx, kind, key, nil, decide)
 		}
 	}},
-	{"a tombstone is given to decide", "decide is given nothing, the record, or its tombstone", func(b *broken) {
+	{"decide receives the tombstone", "decide receives nothing, the record, or its tombstone", func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -259,14 +259,14 @@ var mutants = []struct {
 			})
 		}
 	}},
-	{"a tombstone carries the last state", "an object with finalizers is deleted when the last of them is gone", func(b *broken) {
+	{"a tombstone carries the last state", "an object with finalizers is deleted when the last one is removed", func(b *broken) {
 		b.stored(func(r *backend.Record) {
 			if r.Deleted {
 				r.Value = nil
 			}
 		})
 	}},
-	{"an error of decide comes back as it is", refusals, func(b *broken) {
+	{"an error from decide is returned unwrapped", refusals, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -277,7 +277,7 @@ var mutants = []struct {
 			return r, err
 		}
 	}},
-	{"a watch of a query tells what leaves it", "a watch of a query yields the records that enter it and those that leave it", func(b *broken) {
+	{"a watch of a query yields records that leave it", "a watch of a query yields the records that enter it and those that leave it", func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			return func(yield func(backend.Change, error) bool) {
 				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
@@ -311,7 +311,7 @@ var mutants = []struct {
 			return of(kind).Transact(ctx, kind, key, fences, decide)
 		}
 	}},
-	{"a write that lost a race decides again", manyWriters, func(b *broken) {
+	{"a write that lost a race calls decide again", manyWriters, func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -324,7 +324,7 @@ var mutants = []struct {
 			return b.twinHandle.Transact(ctx, kind, key, fences, func(backend.Record) (*backend.Record, error) { return next, err })
 		}
 	}},
-	{"a call under a context that has ended writes nothing", "the end of its context ends every call, with the cause", func(b *broken) {
+	{"a call with an ended context writes nothing", "the end of the context ends every call with its cause", func(b *broken) {
 		b.transact = func(
 			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 		) (backend.Record, error) {
@@ -335,7 +335,7 @@ var mutants = []struct {
 			return r, err
 		}
 	}},
-	{"a watch ends with the cause of its context", "the end of its context ends every call, with the cause", func(b *broken) {
+	{"a watch ends with the cause of its context", "the end of the context ends every call with its cause", func(b *broken) {
 		b.told(func(_ *backend.Change, err *error) bool { return *err == nil })
 	}},
 	{"a read through another handle does not lag", otherHandle, func(b *broken) {

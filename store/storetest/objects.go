@@ -12,7 +12,7 @@ import (
 )
 
 var objectCases = []testCase{
-	{"a created object comes back from Create, Get and List as it was given", func(t testing.TB, db Database) {
+	{"Create, Get, and List return a created object unchanged", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		if s.Kind() != "thing" {
 			t.Fatalf("Kind() = %q, want the kind it was opened with", s.Kind())
@@ -27,7 +27,7 @@ var objectCases = []testCase{
 		same(t, "what List returned", l.Items[0], created)
 	}},
 
-	{"every object that the store returns or sends names its kind, whatever the caller wrote there", func(t testing.TB, db Database) {
+	{"every object returned or sent has the right kind", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		named := func(what string, o object, err error) object {
 			must(t, err)
@@ -71,7 +71,7 @@ var objectCases = []testCase{
 		}
 	}},
 
-	{"Create sets UID, Version and Created, whatever the caller wrote there", func(t testing.TB, db Database) {
+	{"Create overwrites UID, Version, and Created", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		odd := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 		first := create(t, s, "first")
@@ -90,7 +90,7 @@ var objectCases = []testCase{
 		same(t, "what Get returned", get(t, s, "second"), o)
 	}},
 
-	{"a key that is taken cannot be created, and stays as it is", func(t testing.TB, db Database) {
+	{"creating an existing key fails and changes nothing", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web")
 		_, err := s.Create(patient(t), object{Key: "web", Value: Thing{Name: "other"}})
@@ -125,7 +125,7 @@ var objectCases = []testCase{
 		keys(t, list(t, other), "web")
 	}},
 
-	{"a key that is created again has another UID", func(t testing.TB, db Database) {
+	{"a recreated key has another UID", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		uids := map[string]bool{}
 		for range 10 {
@@ -133,11 +133,11 @@ var objectCases = []testCase{
 			remove(t, s, "web")
 		}
 		if len(uids) != 10 {
-			t.Fatalf("10 lives of a key had %d UIDs", len(uids))
+			t.Fatalf("10 incarnations of a key had %d UIDs", len(uids))
 		}
 	}},
 
-	{"Update replaces value, owners and finalizers, and nothing else", func(t testing.TB, db Database) {
+	{"Update replaces only the value, owners, and finalizers", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		before := create(t, s, "web", "dns")
 		odd := time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -177,7 +177,7 @@ var objectCases = []testCase{
 		w.sees(informer.Added, next)
 	}},
 
-	{"an update that changes one thing is written, whatever the thing", func(t testing.TB, db Database) {
+	{"an update that changes any one field is written", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := object{Key: "web", Value: full(), Owners: owners(), Finalizers: []string{"dns", "disk"}}
 		o, err := s.Create(patient(t), given)
@@ -223,7 +223,7 @@ var objectCases = []testCase{
 		keys(t, list(t, s), "10", "9", "B", "a", "a b", "a%b", "a/b", "ab", "b", "é")
 	}},
 
-	{"every change has a greater version than everything before it", func(t testing.TB, db Database) {
+	{"every change has a greater version than all earlier ones", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		last := list(t, s).Version
 		grows := func(what string, v informer.Version) {
@@ -248,7 +248,7 @@ var objectCases = []testCase{
 		grows("a deletion by update", update(t, s, o).Version)
 	}},
 
-	{"a context that has ended ends every call and writes nothing", func(t testing.TB, db Database) {
+	{"an ended context ends every call and writes nothing", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web")
 		cause := errors.New("enough")

@@ -109,7 +109,7 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 			require.NoError(t, c.miss(t.Context(), s))
 			require.Zero(t, in.Hits())
 			require.ErrorIs(t, c.hit(t.Context(), s), down)
-			require.Equal(t, 1, in.Hits(), "what it does not match, it does not count")
+			require.Equal(t, 1, in.Hits(), "calls that do not match are not counted")
 			for _, call := range s.Calls() {
 				assert.Zero(t, call.Args, "the caller may change its arguments afterwards")
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 var preconditionCases = []testCase{
-	{"an update of another version than the stored one is a conflict", func(t testing.TB, db Database) {
+	{"an update of a version other than the stored one is a conflict", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
@@ -24,7 +24,7 @@ var preconditionCases = []testCase{
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
-	{"an update that would change nothing is still a conflict when its version is old", func(t testing.TB, db Database) {
+	{"a no-op update of an old version is still a conflict", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
@@ -43,7 +43,7 @@ var preconditionCases = []testCase{
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
-	{"an update meant for an earlier life of the key is a conflict", func(t testing.TB, db Database) {
+	{"an update for an earlier incarnation of the key is a conflict", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		old := create(t, s, "web")
 		remove(t, s, "web")
@@ -54,7 +54,7 @@ var preconditionCases = []testCase{
 		same(t, "the object", get(t, s, "web"), o)
 	}},
 
-	{"IfVersion holds for the version that is stored, and for no other", func(t testing.TB, db Database) {
+	{"IfVersion holds only for the stored version", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")
@@ -74,7 +74,7 @@ var preconditionCases = []testCase{
 		refused(t, errOf(s.Delete(patient(t), "web", store.IfVersion(o.Version))), store.ErrNotFound, opDelete, s, "web")
 	}},
 
-	{"IfUID holds for the UID that is stored, and for no other", func(t testing.TB, db Database) {
+	{"IfUID holds only for the stored UID", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		other, o := create(t, s, "other"), create(t, s, "web")
 		for _, uid := range []string{"", other.UID, o.UID + "x"} {
@@ -89,7 +89,7 @@ var preconditionCases = []testCase{
 		must(t, errOf(s.Delete(patient(t), "web", store.IfUID(o.UID))))
 	}},
 
-	{"to Create, what is not there has version 0 and no UID", func(t testing.TB, db Database) {
+	{"to Create, a missing object has version 0 and no UID", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		_, err := s.Create(patient(t), object{Key: "web"}, store.IfVersion(1))
 		refused(t, err, store.ErrConflict, opCreate, s, "web")
@@ -112,7 +112,7 @@ var preconditionCases = []testCase{
 		must(t, errOf(s.Delete(patient(t), "web", good...)))
 	}},
 
-	{"a write of an earlier term than one that has written is fenced off", func(t testing.TB, db Database) {
+	{"a write of an older term is fenced", func(t testing.TB, db Database) {
 		s, other := db.open("thing"), db.open("other")
 		write := func(term uint64) error {
 			o := get(t, s, "web")
@@ -145,7 +145,7 @@ var preconditionCases = []testCase{
 		refused(t, errOf(other.Delete(patient(t), "new", store.IfTerm("lease", 8))), store.ErrFenced, opDelete, other, "new")
 	}},
 
-	{"an accepted write records its term even if it changes nothing, and a rejected one does not", func(t testing.TB, db Database) {
+	{"an accepted write records its term even if it changes nothing", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web", "dns")
 		_, err := s.Create(patient(t), o, store.IfTerm("lease", 9))
@@ -180,7 +180,7 @@ var preconditionCases = []testCase{
 }
 
 var requestCases = []testCase{
-	{"a create with the same request id is not applied twice", func(t testing.TB, db Database) {
+	{"a create with the same request ID is not applied twice", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := object{Key: "web", Value: full()}
 		o, err := s.Create(patient(t), given, store.RequestID("r1"))
@@ -200,7 +200,7 @@ var requestCases = []testCase{
 		w.sees(informer.Added, create(t, s, "next"))
 	}},
 
-	{"an update with the same request id is not applied twice", func(t testing.TB, db Database) {
+	{"an update with the same request ID is not applied twice", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		before := create(t, s, "web")
 		given := before
@@ -223,7 +223,7 @@ var requestCases = []testCase{
 		same(t, "what the second UpdateStatus returned", again, o)
 	}},
 
-	{"a deletion with the same request id does not delete the next life", func(t testing.TB, db Database) {
+	{"a deletion with the same request ID does not delete the next incarnation", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		create(t, s, "web")
 		deleted, err := s.Delete(patient(t), "web", store.RequestID("r1"))
@@ -236,7 +236,7 @@ var requestCases = []testCase{
 		keys(t, list(t, s), "web")
 	}},
 
-	{"a write that was refused may be sent again under its request id", func(t testing.TB, db Database) {
+	{"a rejected write may be sent again with its request ID", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o := create(t, s, "web")
 		wrong := o
@@ -249,7 +249,7 @@ var requestCases = []testCase{
 		same(t, "what is stored", get(t, s, "web"), after)
 	}},
 
-	{"a request id is good for one write of a key only", func(t testing.TB, db Database) {
+	{"a request ID applies to one write of a key", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web"}, store.RequestID("r1"))
 		must(t, err)

@@ -50,7 +50,7 @@ func oneWins(t testing.TB, errs []error, want error) int {
 }
 
 var raceCases = []testCase{
-	{"of many that create one key, one wins", func(t testing.TB, db Database) {
+	{"of concurrent creates of a key, one wins", func(t testing.TB, db Database) {
 		s, ctx := db.open("thing"), patient(t)
 		winner := oneWins(t, race(func(i int) error {
 			_, err := s.Create(ctx, object{Key: "web", Value: Thing{Size: i + 1}})
@@ -61,7 +61,7 @@ var raceCases = []testCase{
 		}
 	}},
 
-	{"of many that update one version, one wins", func(t testing.TB, db Database) {
+	{"of concurrent updates of a version, one wins", func(t testing.TB, db Database) {
 		s, ctx := db.open("thing"), patient(t)
 		o := create(t, s, "web")
 		winner := oneWins(t, race(func(i int) error {
@@ -78,7 +78,7 @@ var raceCases = []testCase{
 		w.sees(informer.Added, create(t, s, "next"))
 	}},
 
-	{"of many that delete one version, one wins", func(t testing.TB, db Database) {
+	{"of concurrent deletes of a version, one wins", func(t testing.TB, db Database) {
 		s, ctx := db.open("thing"), patient(t)
 		o := create(t, s, "web")
 		oneWins(t, race(func(int) error {
@@ -86,7 +86,7 @@ var raceCases = []testCase{
 		}), store.ErrNotFound)
 	}},
 
-	{"a counter that many raise loses no update", func(t testing.TB, db Database) {
+	{"a counter loses no concurrent update", func(t testing.TB, db Database) {
 		s, ctx := db.open("thing"), patient(t)
 		create(t, s, "counter")
 		const each = 3
@@ -135,7 +135,7 @@ var raceCases = []testCase{
 			seen[e.Object.Key] = true
 		}
 		if len(seen) != racers {
-			t.Fatalf("%d writes, the watch told of %d", racers, len(seen))
+			t.Fatalf("%d writes, but the watch yielded %d", racers, len(seen))
 		}
 	}},
 }

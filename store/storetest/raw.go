@@ -76,14 +76,14 @@ func changes(t testing.TB, b backend.Backend, kind string, q backend.Query, afte
 		}
 	}
 	if len(all) < n {
-		t.Fatalf("the watch told %d changes and stopped, want %d", len(all), n)
+		t.Fatalf("the watch yielded %d changes and stopped, want %d", len(all), n)
 	}
 	return all
 }
 
 // backendCases are about records, without the engine.
 var backendCases = []testCase{
-	{"a record comes back byte by byte", func(t testing.TB, db Database) {
+	{"a record round-trips exactly", func(t testing.TB, db Database) {
 		b := db.Handles[0]
 		for i, r := range []backend.Record{
 			{Value: []byte{}, Meta: []byte("{}")},
@@ -124,7 +124,7 @@ var backendCases = []testCase{
 		}
 	}},
 
-	{"decide is given nothing, the record, or its tombstone", func(t testing.TB, db Database) {
+	{"decide receives nothing, the record, or its tombstone", func(t testing.TB, db Database) {
 		one, two := db.Handles[0], db.Handles[len(db.Handles)-1]
 		have := func(b backend.Backend) (r backend.Record) {
 			_, err := b.Transact(patient(t), "raw", "web", nil, func(have backend.Record) (*backend.Record, error) {
@@ -135,7 +135,7 @@ var backendCases = []testCase{
 			return r
 		}
 		if r := have(one); r.Version != 0 || r.Deleted || r.Value != nil {
-			t.Fatalf("decide is given %+v of a key that was never written", r)
+			t.Fatalf("decide receives %+v of a key that was never written", r)
 		}
 		written := put(t, one, "raw", "web", backend.Record{Meta: []byte("{}"), Value: []byte("1")})
 		sameRecord(t, "what decide is given", have(two), written)
@@ -143,10 +143,10 @@ var backendCases = []testCase{
 		sameRecord(t, "what decide is given of a deleted record", have(one), gone)
 		put(t, one, "raw", "web", backend.Record{Meta: []byte("{}"), Value: []byte("3")})
 		if r := have(two); r.Deleted || string(r.Value) != "3" {
-			t.Fatalf("decide is given %+v of a key that was written again", r)
+			t.Fatalf("decide receives %+v of a key that was written again", r)
 		}
 		if r := have(two); r.Key != "web" {
-			t.Fatalf("decide is given a record with the key %q", r.Key)
+			t.Fatalf("decide receives a record with the key %q", r.Key)
 		}
 	}},
 
@@ -184,7 +184,7 @@ var backendCases = []testCase{
 				must(t, err)
 				if c.Record.Key == "" || !q.Concern(&c.Record) { // a backend may yield more
 					if c.Version >= left[0].Version {
-						t.Fatalf("the watch through handle %d comes to version %d and has not told of %q at %d",
+						t.Fatalf("the watch through handle %d reaches version %d without yielding %q at %d",
 							n, c.Version, left[0].Key, left[0].Version)
 					}
 					continue
@@ -195,12 +195,12 @@ var backendCases = []testCase{
 				}
 			}
 			if len(left) > 0 {
-				t.Fatalf("the watch through handle %d stopped and has not told of %q", n, left[0].Key)
+				t.Fatalf("the watch through handle %d stopped without yielding %q", n, left[0].Key)
 			}
 		}
 	}},
 
-	{"a decide that fails or writes nothing changes nothing, and its error comes back as it is", func(t testing.TB, db Database) {
+	{"a failing or empty decide changes nothing, and its error is returned unwrapped", func(t testing.TB, db Database) {
 		b, refuse := db.Handles[0], errors.New("refused")
 		put(t, b, "raw", "web", backend.Record{Meta: []byte("{}"), Value: []byte("1")})
 		before, version := records(t, b, "raw", backend.Query{})
@@ -223,7 +223,7 @@ var backendCases = []testCase{
 		}
 		_, err = b.Transact(patient(t), "raw", "web", []backend.Fence{{Lease: "shop", Term: 2}}, // 3 was
 			func(backend.Record) (*backend.Record, error) {
-				t.Fatalf("a write in a term that is over was decided")
+				t.Fatalf("a write in an ended term was decided")
 				return nil, nil
 			})
 		var fenced *backend.FencedError
@@ -232,7 +232,7 @@ var backendCases = []testCase{
 		}
 	}},
 
-	{"all fences of a write must hold, and none is recorded if one does not", func(t testing.TB, db Database) {
+	{"all fences of a write must hold, or none is recorded", func(t testing.TB, db Database) {
 		b := db.Handles[0]
 		write := func(fences ...backend.Fence) error {
 			_, err := b.Transact(patient(t), "raw", "web", fences, func(backend.Record) (*backend.Record, error) { return nil, nil })
@@ -240,7 +240,7 @@ var backendCases = []testCase{
 		}
 		must(t, write(backend.Fence{Lease: "a", Term: 5}, backend.Fence{Lease: "b", Term: 5}))
 		if err := write(backend.Fence{Lease: "a", Term: 9}, backend.Fence{Lease: "b", Term: 4}); !errors.Is(err, backend.ErrFenced) {
-			t.Fatalf("a write of which one fence is over returned %v", err)
+			t.Fatalf("a write with one ended fence returned %v", err)
 		}
 		must(t, write(backend.Fence{Lease: "a", Term: 6}))
 		must(t, write(backend.Fence{Lease: "a", Term: 1<<63 - 1}))
@@ -249,7 +249,7 @@ var backendCases = []testCase{
 		}
 	}},
 
-	{"the end of its context ends every call, with the cause", func(t testing.TB, db Database) {
+	{"the end of the context ends every call with its cause", func(t testing.TB, db Database) {
 		b, enough := db.Handles[0], errors.New("enough")
 		put(t, b, "raw", "web", backend.Record{Meta: []byte("{}")})
 		_, from := records(t, b, "raw", backend.Query{})
@@ -268,18 +268,18 @@ var backendCases = []testCase{
 		}
 		for what, err := range map[string]error{"Get": errGet, "Transact": errTransact, "List": errList, "Watch": errWatch} {
 			if !errors.Is(err, enough) {
-				t.Fatalf("%s under a context that has ended returned %v, want its cause", what, err)
+				t.Fatalf("%s with an ended context returned %v, want its cause", what, err)
 			}
 		}
 		if r, err := b.Get(patient(t), "raw", "web"); err != nil || len(r.Value) > 0 {
-			t.Fatalf("a Transact under a context that had ended wrote %q, %v", r.Value, err)
+			t.Fatalf("a Transact with an ended context wrote %q, %v", r.Value, err)
 		}
 	}},
 
-	{"a record that is larger than the backend takes is refused whole", func(t testing.TB, db Database) {
+	{"a record that is too large is rejected", func(t testing.TB, db Database) {
 		most := db.Handles[0].Capabilities().MaxBytes
 		if most == 0 {
-			t.Skip("the backend knows no limit")
+			t.Skip("the backend has no limit")
 		}
 		s := db.open("thing")
 		o := create(t, s, "web")

@@ -40,7 +40,7 @@ var selectCases = []testCase{
 			must(t, err)
 			keys(t, l, c.want...)
 			if now := list(t, s).Version; l.Version != now {
-				t.Fatalf("Select says version %d, List %d", l.Version, now)
+				t.Fatalf("Select returns version %d, List %d", l.Version, now)
 			}
 			for _, o := range l.Items {
 				same(t, "what Select returned", o, get(t, s, o.Key))

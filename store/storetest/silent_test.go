@@ -46,7 +46,7 @@ func TestInformerWithHangingWatchIsStale(t *testing.T) {
 				synctest.Wait() // the watch has told of it, and hangs
 
 				time.Sleep(2 * backend.BookmarkInterval)
-				assert.False(t, in.Stale(time.Second), "%s has twice the time that it promises", name)
+				assert.False(t, in.Stale(time.Second), "%s has twice the promised time", name)
 				time.Sleep(time.Nanosecond)
 				assert.Equal(t, hangs, in.Stale(time.Second), name)
 				time.Sleep(time.Minute)

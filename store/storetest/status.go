@@ -8,7 +8,7 @@ import (
 )
 
 var statusCases = []testCase{
-	{"the generation grows with the value and with a deletion, and with nothing else", func(t testing.TB, db Database) {
+	{"the generation grows only with the value and with a deletion", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web", Generation: 7})
 		must(t, err)
@@ -40,7 +40,7 @@ var statusCases = []testCase{
 		is("another deletion")
 	}},
 
-	{"UpdateStatus replaces the status and nothing else", func(t testing.TB, db Database) {
+	{"UpdateStatus replaces only the status", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		given := spoilable()
 		o, err := s.Create(patient(t), given)
@@ -64,7 +64,7 @@ var statusCases = []testCase{
 		same(t, "what an UpdateStatus that changed nothing returned", again, after)
 	}},
 
-	{"Update leaves the status as it is", func(t testing.TB, db Database) {
+	{"Update leaves the status unchanged", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		o, err := s.Create(patient(t), object{Key: "web", Value: Thing{Status: Status{Phase: "up"}}})
 		must(t, err)
@@ -78,7 +78,7 @@ var statusCases = []testCase{
 		same(t, "what an Update of the status alone returned", update(t, s, given), o)
 	}},
 
-	{"UpdateStatus is refused like Update", func(t testing.TB, db Database) {
+	{"UpdateStatus is rejected like Update", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		old := create(t, s, "web")
 		o := grow(t, s, "web")

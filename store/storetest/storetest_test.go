@@ -137,7 +137,7 @@ var faults = map[string]struct {
 	make      func(*faulty)
 }{
 	"an update that does not compare": {
-		"an update of another version than the stored one is a conflict", func(f *faulty) {
+		"an update of a version other than the stored one is a conflict", func(f *faulty) {
 			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				now, err := f.Store.Get(ctx, o.Key)
 				if err == nil {
@@ -148,7 +148,7 @@ var faults = map[string]struct {
 		},
 	},
 	"an update that compares before it writes, not while": {
-		"a counter that many raise loses no update", func(f *faulty) {
+		"a counter loses no concurrent update", func(f *faulty) {
 			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				now, err := f.Store.Get(ctx, o.Key)
 				if err != nil || now.Version != o.Version {
@@ -176,21 +176,21 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"preconditions that are forgotten": {
-		"IfUID holds for the UID that is stored, and for no other", func(f *faulty) {
+	"ignored preconditions": {
+		"IfUID holds only for the stored UID", func(f *faulty) {
 			f.delete = func(ctx context.Context, key string, _ ...store.Precondition) (object, error) {
 				return f.Store.Delete(ctx, key)
 			}
 		},
 	},
-	"only the first precondition is looked at": {
+	"only the first precondition is checked": {
 		"all preconditions must hold", func(f *faulty) {
 			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
 				return f.Store.Delete(ctx, key, pre[:min(1, len(pre))]...)
 			}
 		},
 	},
-	"a deletion that returns the state before": {
+	"a deletion that returns the earlier state": {
 		"a deletion of an object without finalizers removes it", func(f *faulty) {
 			f.delete = func(ctx context.Context, key string, pre ...store.Precondition) (object, error) {
 				before, err := f.Store.Get(ctx, key)
@@ -202,7 +202,7 @@ var faults = map[string]struct {
 		},
 	},
 	"errors without a type": {
-		"a key that is taken cannot be created, and stays as it is", func(f *faulty) {
+		"creating an existing key fails and changes nothing", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				o, err := f.Store.Create(ctx, o, pre...)
 				if errors.Is(err, store.ErrExists) {
@@ -212,8 +212,8 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"finalizers that are ignored": {
-		"an object with finalizers is deleted when the last of them is gone", func(f *faulty) {
+	"ignored finalizers": {
+		"an object with finalizers is deleted when the last one is removed", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				finalizers := o.Finalizers
 				o.Finalizers = nil
@@ -223,7 +223,7 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a list in no order": {
+	"an unsorted list": {
 		"a list is in the order of the bytes of the keys", func(f *faulty) {
 			f.list = func(ctx context.Context) (list, error) {
 				l, err := f.Store.List(ctx)
@@ -232,7 +232,7 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a list that says it is newer than it is": {
+	"a list with a version that is too new": {
 		"a watch from a list yields everything after the list", func(f *faulty) {
 			f.list = func(ctx context.Context) (list, error) {
 				l, err := f.Store.List(ctx)
@@ -242,14 +242,14 @@ var faults = map[string]struct {
 		},
 	},
 	"a watch that repeats": {
-		"a watch from any version yields the rest of the story, and nothing earlier", func(f *faulty) {
+		"a watch from any version yields exactly the rest of the history", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return f.Store.Watch(ctx, max(after, 1)-1)
 			}
 		},
 	},
 	"a watch without deletions": {
-		"the events after a list turn it into the next list", func(f *faulty) {
+		"a list plus later events equals the next list", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return changed(f.Store.Watch(ctx, after), func(e *informer.Event[object], _ *error) bool {
 					return e.Type != informer.Deleted
@@ -257,7 +257,7 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a watch that tells deletions without the object": {
+	"a watch that yields deletions without the object": {
 		"a deletion of an object without finalizers removes it", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return changed(f.Store.Watch(ctx, after), func(e *informer.Event[object], _ *error) bool {
@@ -269,7 +269,7 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a watch that hides why it ends": {
+	"a watch that hides its error": {
 		"a watch ends with the cause of its context", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return changed(f.Store.Watch(ctx, after), func(_ *informer.Event[object], err *error) bool {
@@ -278,8 +278,8 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a watch that goes on after a gap": {
-		"a watch from before the history expires, and a list helps", func(f *faulty) {
+	"a watch that continues after a gap": {
+		"a watch from before the history expires, and a list recovers", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				return func(yield func(informer.Event[object], error) bool) {
 					for {
@@ -301,7 +301,7 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a watch that waits for a version from another life of the database": {
+	"a watch that waits for a version of another database history": {
 		"a watch from a version that the store has not reached is expired", func(f *faulty) {
 			f.watch = func(ctx context.Context, after informer.Version) events {
 				l, _ := f.Store.List(ctx)
@@ -310,7 +310,7 @@ var faults = map[string]struct {
 		},
 	},
 	"reads that share memory": {
-		"nothing that a caller does to an object changes what another holds", func(f *faulty) {
+		"mutating an object does not change another caller's copy", func(f *faulty) {
 			var cached sync.Map
 			f.get = func(ctx context.Context, key string) (object, error) {
 				o, err := f.Store.Get(ctx, key)
@@ -337,7 +337,7 @@ var faults = map[string]struct {
 		},
 	},
 	"a generation that grows with the status": {
-		"the generation grows with the value and with a deletion, and with nothing else", func(f *faulty) {
+		"the generation grows only with the value and with a deletion", func(f *faulty) {
 			f.status = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				o, err := f.Store.UpdateStatus(ctx, o, pre...)
 				o.Generation++
@@ -346,7 +346,7 @@ var faults = map[string]struct {
 		},
 	},
 	"a status update that writes the value": {
-		"UpdateStatus replaces the status and nothing else", func(f *faulty) {
+		"UpdateStatus replaces only the status", func(f *faulty) {
 			f.status = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				after, err := f.Store.UpdateStatus(ctx, o, pre...)
 				if err != nil {
@@ -358,7 +358,7 @@ var faults = map[string]struct {
 		},
 	},
 	"an update that writes the status": {
-		"Update leaves the status as it is", func(f *faulty) {
+		"Update leaves the status unchanged", func(f *faulty) {
 			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				after, err := f.Store.Update(ctx, o, pre...)
 				if err != nil {
@@ -376,22 +376,22 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a request id that is forgotten on create": {
-		"a create with the same request id is not applied twice", func(f *faulty) {
+	"a request ID that is dropped on create": {
+		"a create with the same request ID is not applied twice", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				return f.Store.Create(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
 			}
 		},
 	},
-	"a request id that is forgotten on update": {
-		"an update with the same request id is not applied twice", func(f *faulty) {
+	"a request ID that is dropped on update": {
+		"an update with the same request ID is not applied twice", func(f *faulty) {
 			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				return f.Store.Update(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
 			}
 		},
 	},
-	"terms that each kind keeps for itself": {
-		"a write of an earlier term than one that has written is fenced off", func(f *faulty) {
+	"terms recorded per kind": {
+		"a write of an older term is fenced", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
 				created, err := f.Store.Create(ctx, o, pre...)
 				if errors.Is(err, store.ErrFenced) && f.Kind() == "other" {

@@ -24,7 +24,7 @@ func odd(limit int) []string {
 }
 
 var textCases = []testCase{
-	{"every valid key comes back, and no two are the same", func(t testing.TB, db Database) {
+	{"every valid key round-trips and is distinct", func(t testing.TB, db Database) {
 		s, two := db.open("thing"), db.through(1, "thing")
 		all := odd(backend.MaxKey)
 		w := watch(t, patient(t), two, list(t, s).Version)
@@ -50,7 +50,7 @@ var textCases = []testCase{
 		keys(t, list(t, s))
 	}},
 
-	{"every kind that is allowed is one of its own", func(t testing.TB, db Database) {
+	{"every valid kind is separate", func(t testing.TB, db Database) {
 		for i, kind := range odd(backend.MaxKind) {
 			o := create(t, db.open(kind), "web")
 			o.Value.Size = i + 1
@@ -64,7 +64,7 @@ var textCases = []testCase{
 		}
 	}},
 
-	{"every text comes back as it was given", func(t testing.TB, db Database) {
+	{"every string round-trips", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		for i, text := range odd(64) {
 			given := object{Key: fmt.Sprint(i), Value: Thing{Name: text, Tags: []string{text}, Labels: map[string]string{text: text}},
@@ -81,7 +81,7 @@ var textCases = []testCase{
 		}
 	}},
 
-	{"a key that cannot be stored is refused by name, by every call", func(t testing.TB, db Database) {
+	{"a key that cannot be stored is rejected by every call", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		for what, key := range map[string]string{
 			"empty": "", "not UTF-8": "a\xff", "NUL": "a\x00", "bytes": strings.Repeat("k", backend.MaxKey+1),
@@ -101,7 +101,7 @@ var textCases = []testCase{
 		keys(t, list(t, s))
 	}},
 
-	{"a text that is not UTF-8 is refused by name, or comes back as it was given", func(t testing.TB, db Database) {
+	{"an invalid UTF-8 string is rejected or round-trips", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		for i, given := range []object{
 			{Value: Thing{Name: "a\xff"}}, {Value: Thing{Tags: []string{"ok", "\xc3"}}}, {Value: Thing{Labels: map[string]string{"a": "\x80"}}},
@@ -113,7 +113,7 @@ var textCases = []testCase{
 			if err != nil {
 				refused(t, err, store.ErrInvalid, opCreate, s, given.Key)
 				if _, err := s.Get(patient(t), given.Key); err == nil {
-					t.Fatalf("an object that was refused is stored")
+					t.Fatalf("a rejected object is stored")
 				}
 				continue
 			}

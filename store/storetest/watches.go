@@ -49,13 +49,13 @@ func (w *watcher) seesAll(want []event) {
 }
 
 var watchCases = []testCase{
-	{"a watch from 0 yields the whole story in order", func(t testing.TB, db Database) {
+	{"a watch from 0 yields the whole history in order", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		watch(t, patient(t), s, 0).seesAll(want)
 	}},
 
-	{"a watch from any version yields the rest of the story, and nothing earlier", func(t testing.TB, db Database) {
+	{"a watch from any version yields exactly the rest of the history", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		for i, e := range want {
@@ -85,7 +85,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"the events after a list turn it into the next list", func(t testing.TB, db Database) {
+	{"a list plus later events equals the next list", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		create(t, s, "old")
 		before := list(t, s)
@@ -101,7 +101,7 @@ var watchCases = []testCase{
 		sameSet(t, held, list(t, s))
 	}},
 
-	{"one loop after another over the same watch starts again where it started", func(t testing.TB, db Database) {
+	{"each loop over a watch starts at the same version", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		want := story(t, s)
 		events := s.Watch(patient(t), 0)
@@ -114,7 +114,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a waiting watch yields every write, and so does another", func(t testing.TB, db Database) {
+	{"two waiting watches yield every write", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		ctx, cancel := context.WithCancel(patient(t))
 		var wg sync.WaitGroup
@@ -145,7 +145,7 @@ var watchCases = []testCase{
 				case e := <-heard[i]:
 					same(t, "what a waiting watch heard", e.Object, o)
 				case <-ctx.Done():
-					t.Fatalf("watch %d did not hear of write %d", i, n)
+					t.Fatalf("watch %d did not receive write %d", i, n)
 				}
 			}
 		}
@@ -163,7 +163,7 @@ var watchCases = []testCase{
 			t.Fatalf("the watch ended with %v, want the cause of the context", err)
 		}
 		if err := watch(t, ctx, s, 0).ends(); !errors.Is(err, cause) {
-			t.Fatalf("a watch that began after the end ended with %v, want the cause of the context", err)
+			t.Fatalf("a watch that started after the end returned %v, want the cause of the context", err)
 		}
 	}},
 
@@ -185,7 +185,7 @@ var watchCases = []testCase{
 		}
 	}},
 
-	{"a consumer may write to the store from inside its loop", func(t testing.TB, db Database) {
+	{"a consumer may write to the store inside its loop", func(t testing.TB, db Database) {
 		s, other := db.open("thing"), db.open("other")
 		create(t, s, "web")
 		for e, err := range s.Watch(patient(t), 0) {
@@ -260,7 +260,7 @@ func (db Database) expire(t testing.TB, s store.Store[Thing]) {
 }
 
 var expiryCases = []testCase{
-	{"a watch from before the history expires, and a list helps", func(t testing.TB, db Database) {
+	{"a watch from before the history expires, and a list recovers", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		create(t, s, "web")
 		from := list(t, s).Version
@@ -293,10 +293,10 @@ var expiryCases = []testCase{
 				refused(t, err, informer.ErrExpired, opWatch, s, "")
 				return
 			case e.Type == informer.Bookmark && e.Version >= last.Version:
-				t.Fatalf("a bookmark of version %d passes version %d, which was not told", e.Version, last.Version)
+				t.Fatalf("a bookmark of version %d overtakes version %d, which was not yielded", e.Version, last.Version)
 			case e.Type == informer.Bookmark:
 			case strings.HasPrefix(e.Object.Key, "filler"):
-				t.Fatalf("the watch yields %s, and has left out version %d", e.Object.Key, last.Version)
+				t.Fatalf("the watch yields %s, but skipped version %d", e.Object.Key, last.Version)
 			default:
 				if size++; e.Object.Value.Size != size {
 					t.Fatalf("the watch yields size %d, and %d comes next", e.Object.Value.Size, size)

@@ -93,7 +93,7 @@ func TestWriteAndReconcileAcrossProcessesShareTrace(t *testing.T) {
 		assert.Equal(t, written[0].SpanContext.SpanID(), span.Links[0].SpanContext.SpanID())
 		assert.Equal(t, codes.Unset, span.Status.Code)
 		assert.Empty(t, span.Events)
-		assert.Equal(t, span.SpanContext.SpanID(), call.Parent.SpanID(), "what the reconcile calls is below it")
+		assert.Equal(t, span.SpanContext.SpanID(), call.Parent.SpanID(), "calls of the reconcile are its children")
 	})
 }
 
@@ -346,7 +346,7 @@ func TestChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
 			}
 			lengths[len(lengths)-1]++
 		}
-		assert.Equal(t, []int{16, 17, 8}, lengths, "the first of a trace without a request is no link of the chain")
+		assert.Equal(t, []int{16, 17, 8}, lengths, "the first reconcile of a trace without a request is not part of the chain")
 	})
 }
 
@@ -366,7 +366,7 @@ func TestFractionSamplesReconcilesWithoutCause(t *testing.T) {
 		next = test.random
 		c.Add("berlin")
 		c.Step(t.Context(), "berlin")
-		assert.Len(t, p.spans(), test.spans, "%v: the reconcile, and what it calls, or neither", test.random)
+		assert.Len(t, p.spans(), test.spans, "%v: the reconcile and its calls, or neither", test.random)
 	}
 
 	none := newProcess(t, setpointotel.Config{Fraction: -1})
@@ -380,7 +380,7 @@ func TestFractionSamplesReconcilesWithoutCause(t *testing.T) {
 	assert.Empty(t, none.spans())
 	none.under("hook", func(ctx context.Context) { c.AddWith("berlin", controller.AddOptions{Trace: none.Context(ctx)}) })
 	c.Step(t.Context(), "berlin")
-	assert.Len(t, none.spans(), 2, "one with a sampled cause is never left out")
+	assert.Len(t, none.spans(), 2, "a reconcile with a sampled cause is never dropped")
 }
 
 func TestDroppedSpanLeavesNoTraceContext(t *testing.T) {

@@ -84,7 +84,7 @@ func TestKeyComesBackWhenEventMeetsExpectations(t *testing.T) {
 		assert.Empty(t, r.ready(), "it does not expire")
 		e.waiting = false
 		e.told("b")
-		assert.Empty(t, r.ready(), "b waits for nothing")
+		assert.Empty(t, r.ready(), "b has no expectations")
 		e.told("a")
 		e.told("a")
 		assert.Equal(t, []string{"a"}, r.ready())
@@ -125,7 +125,7 @@ func TestKeyWithMetExpectationsDoesNotExpire(t *testing.T) {
 		r.admitted("a", nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		assert.Empty(t, r.ready(), "what was scheduled for the key has no effect")
+		assert.Empty(t, r.ready(), "the schedule of the key has no effect")
 	})
 }
 
@@ -160,7 +160,7 @@ func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Pause("a")
 		assert.True(t, r.Of("a").Paused)
-		assert.Zero(t, r.Of("a").HeldBy, "it is not to be reconciled")
+		assert.Zero(t, r.Of("a").HeldBy, "it is not due")
 		r.Add("a", 0, "")
 		r.held("a", "pause")
 		r.Resume("a")
@@ -228,7 +228,7 @@ func TestDrainLeavesAddedAndScheduledKeysToNextRun(t *testing.T) {
 		assert.Equal(t, []string{"ready"}, r.ready())
 		require.Error(t, r.CheckInvariants(false), "keys are left to the next Run, and none runs")
 
-		assert.Equal(t, []string{"ready"}, r.HandOver(), "those that the drain has left")
+		assert.Equal(t, []string{"ready"}, r.HandOver(), "keys left by the drain")
 		assert.ElementsMatch(t, []string{"ready", "scheduled", "again", "failed", "late", "added"}, r.ready())
 		assert.Equal(t, 3, r.Of("added").Priority)
 		assert.Equal(t, "x", r.Of("added").Reasons[0].Text)

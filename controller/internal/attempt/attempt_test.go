@@ -67,7 +67,7 @@ func TestLimiterIdentityLastsForAttempt(t *testing.T) {
 	a.End() // no limiter has asked
 	id := caller.From(with(a, "a", "1"))
 	assert.Same(t, id, caller.From(a))
-	assert.Same(t, id, caller.From(a.LastWord()), "its calls are those of the same attempt")
+	assert.Same(t, id, caller.From(a.LastWord()), "its calls belong to the same attempt")
 	again := caller.From(newAttempt(t.Context(), of, "a"))
 	assert.NotSame(t, id, again)
 	assert.True(t, id.ID == again.ID)
@@ -113,7 +113,7 @@ func TestLastWordKeepsValuesOfReconcileContext(t *testing.T) {
 	cancel()
 	assert.Error(t, a.Given().Err())
 	last = a.LastWord()
-	assert.NoError(t, last.Err(), "only the work bounds it")
+	assert.NoError(t, last.Err(), "only the work context bounds it")
 	assert.Equal(t, "traced", last.Value(valueKey{"a"}))
 	assert.Equal(t, "work", last.Value(valueKey{"b"}))
 	assert.Same(t, last, attempt.From(last))

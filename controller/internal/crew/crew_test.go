@@ -34,7 +34,7 @@ func TestResizeSetsNumberOfWorkers(t *testing.T) {
 		c.Close()
 		c.Resize(4)
 		c.Wait()
-		assert.Empty(t, c.Seats(), "none begins after Close")
+		assert.Empty(t, c.Seats(), "none starts after Close")
 	})
 }
 
@@ -111,7 +111,7 @@ func TestSeatStackIsItsWorkersStack(t *testing.T) {
 		synctest.Wait()
 		for _, s := range c.Seats() {
 			stack := string(s.Stack())
-			assert.Contains(t, stack, "hangHere", "of the worker that has the seat now")
+			assert.Contains(t, stack, "hangHere", "of the worker that holds the seat now")
 			assert.Equal(t, 1, strings.Count(stack, "goroutine "+strings.Fields(stack)[1]+" "), stack)
 			assert.NotContains(t, stack, "testing.tRunner")
 		}

@@ -80,7 +80,7 @@ func TestFormerOwnerIsAddedWhenEarlierOwnerIsUnknown(t *testing.T) {
 		w.take()
 		m.failFor("x")
 		w.source.Put(object{"a", "y"})
-		assert.Equal(t, []string{"y: 3, things updated, true"}, w.take(), "x cannot be found out")
+		assert.Equal(t, []string{"y: 3, things updated, true"}, w.take(), "x cannot be mapped")
 		w.source.Put(object{"a", "z"})
 		assert.Equal(t, []string{"y: 3, things updated, true", "z: 3, things updated, true"}, w.take())
 		m.failFor()
@@ -98,7 +98,7 @@ func TestEachStateIsRemappedOnce(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 		assert.Equal(t, []string{"x", "x"}, m.take(), "at once, and after a backoff")
 		w.source.Put(object{"a", "y"})
-		assert.Equal(t, []string{"x", "x", "y"}, m.take(), "who maps again does not know what the newest state is")
+		assert.Equal(t, []string{"x", "x", "y"}, m.take(), "a retried mapping does not know the newest state")
 		w.source.Put(object{"a", "z"})
 		assert.Equal(t, []string{"x", "x", "y", "z"}, m.take())
 
@@ -134,7 +134,7 @@ func TestBackoffGrowsToOneMinute(t *testing.T) {
 }
 
 func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
-	t.Run("what was there when the feed began changes while it is mapped again", func(t *testing.T) {
+	t.Run("an initial object changes while its mapping is retried", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, m, f := newMapped(t)
 			m.failFor("x", "y")
@@ -153,7 +153,7 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			assert.Zero(t, f.Unmapped())
 		})
 	})
-	t.Run("a resync finds what could not be mapped when it was news", func(t *testing.T) {
+	t.Run("a resync maps an object whose first mapping failed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			const period = 10 * time.Minute
@@ -171,7 +171,7 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			assert.Equal(t, []string{"x: 3, things added, true"}, w.take())
 		})
 	})
-	t.Run("what is only present is no news", func(t *testing.T) {
+	t.Run("an existing object is not news", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w, m, f := newMapped(t)
 			w.source.Put(object{"a", "x"})

@@ -112,7 +112,7 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 				w.source.Delete("c")
 				assert.Equal(t, []string{"z: 3, things deleted, true"}, w.take())
 				w.source.Put(object{"b", ""})
-				assert.Equal(t, []string{"x: 3, things updated, true"}, w.take(), "who has lost it")
+				assert.Equal(t, []string{"x: 3, things updated, true"}, w.take(), "the former owner")
 				var present []string
 				f.Present(t.Context(), func(key string) { present = append(present, key) })
 				assert.Equal(t, []string{"x"}, present)
@@ -129,7 +129,7 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 			w.origin.Priority = -9
 			w.source.Put(object{"a", ""})
 			stop := w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))
-			assert.Equal(t, []string{"a: -9, things listed, false"}, w.take(), "what is no news is not above it")
+			assert.Equal(t, []string{"a: -9, things listed, false"}, w.take(), "a non-event has no higher priority")
 			w.source.Put(object{"a", "x"})
 			assert.Equal(t, []string{"a: -9, things updated, true"}, w.take())
 			w.source.Delete("a")
@@ -172,7 +172,7 @@ func TestStopWaitsForRetriedMapper(t *testing.T) {
 		w.source.Put(object{"a", ""})
 		time.Sleep(time.Second)
 		assert.True(t, running.Load())
-		assert.Zero(t, f.Unmapped(), "somebody has it in hand")
+		assert.Zero(t, f.Unmapped(), "it is in flight")
 		stop()
 		assert.False(t, running.Load())
 	})

@@ -40,7 +40,7 @@ func TestChangeHasTraceContextOfItsWrite(t *testing.T) {
 				w.origin.To.Traces = true
 				w.source.Put(object{"a", "x"})
 				defer w.run(t, make(w))()
-				assert.Empty(t, w.takeTraces(), "an initial list is no change")
+				assert.Empty(t, w.takeTraces(), "an initial list is not a change")
 				w.source.Put(object{"a", "y"})
 				assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
 				w.source.Put(object{"b", "z"})

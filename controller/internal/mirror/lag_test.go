@@ -36,14 +36,14 @@ func TestLagIsAgeOfOldestUnseenWrite(t *testing.T) {
 		ms.Wrote("a", clock, 9)
 		time.Sleep(time.Minute)
 		tell(0)
-		assert.Equal(t, map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags(), "in a new history, version 9 is another one")
+		assert.Equal(t, map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags(), "in a new history, version 9 means another state")
 		tell(5)
 		ms.Wrote("a", clock, 5)
 		assert.Equal(t, map[string]time.Duration{"sites": 0}, ms.Lags(), "the cache shows it already")
 		ms.Wrote("a", clock, 6)
 		stop()
 		time.Sleep(time.Minute)
-		assert.Equal(t, map[string]time.Duration{"sites": 0}, ms.Lags(), "nobody tells what the cache shows")
+		assert.Equal(t, map[string]time.Duration{"sites": 0}, ms.Lags(), "no version is known for the cache")
 	})
 }
 

@@ -67,7 +67,7 @@ func TestKeyWaitsForCachesMirroringItsWrites(t *testing.T) {
 	stop := ms.Follow()
 	assert.False(t, ms.Active())
 	ms.Wrote("k", written.Clock{Kind: "Server", DB: 1}, 9)
-	assert.False(t, ms.Active(), "nobody mirrors servers")
+	assert.False(t, ms.Active(), "no cache mirrors servers")
 	ms.Wrote("k", a, 5)
 	assert.True(t, ms.Active())
 	assert.True(t, waits(ms, "k"))
@@ -111,7 +111,7 @@ func TestVersionOfEndedHistoryIsIgnored(t *testing.T) {
 	ms := mirror.New[string]([]*cache{c})
 	ms.CatchUp()
 	ms.Wrote("k", clock, 50)
-	assert.True(t, waits(ms, "k"), "50 of the new history is not there")
+	assert.True(t, waits(ms, "k"), "version 50 of the new history was not reached")
 	ms.Wrote("l", clock, 3)
 	assert.False(t, waits(ms, "l"))
 }

@@ -26,7 +26,7 @@ func TestConsecutiveConflictsAreCounted(t *testing.T) {
 	assert.Equal(t, 3, b.Conflicts("a"))
 	assert.Zero(t, b.Conflicts("b"))
 	b.Failed("a", true)
-	assert.Equal(t, 3, b.Conflicts("a"), "a conflict that counts as a failure is one still")
+	assert.Equal(t, 3, b.Conflicts("a"), "a conflict that counts as a failure is still a conflict")
 	b.Failed("a", false)
 	assert.Zero(t, b.Conflicts("a"))
 	assert.Zero(t, b.Len(), "there is nothing to remember")
@@ -91,7 +91,7 @@ func TestEventsCancelReconcileUpToLimit(t *testing.T) {
 		require.NoError(t, f.CheckInvariants(false))
 	}
 	begin()
-	assert.Nil(t, f.UnderWay("a"), "left in peace")
+	assert.Nil(t, f.UnderWay("a"), "not canceled anymore")
 	f.End("a", false)
 	begin()
 	f.UnderWay("a")(errors.New("x"))

@@ -48,7 +48,7 @@ func TestWorkEndsWithLostLeadershipBeforeParent(t *testing.T) {
 			child, cancel := context.WithTimeout(work, time.Hour)
 			defer cancel()
 			for _, stack := range looptest.Stacks(t) {
-				assert.NotContains(t, stack, "created by context.(*cancelCtx).propagateCancel", "no goroutine passes the end on")
+				assert.NotContains(t, stack, "created by context.(*cancelCtx).propagateCancel", "no goroutine propagates the end")
 			}
 			_, hasDeadline := work.Deadline()
 			assert.False(t, hasDeadline)

@@ -37,7 +37,7 @@ func TestWaiterIsAnsweredOnceByLaterReconcile(t *testing.T) {
 
 	ws.Begin("a")
 	assert.True(t, ws.Served(w))
-	ws.End("a", false, errors.New("it comes again")).Tell()
+	ws.End("a", false, errors.New("it is added again")).Tell()
 	assert.Empty(t, w.Done())
 	assert.False(t, ws.Served(w))
 
@@ -64,7 +64,7 @@ func TestEveryWaiterIsAnswered(t *testing.T) {
 	assert.Equal(t, 2, ws.Len())
 	ws.Begin("a")
 	told := ws.End("a", true, nil)
-	assert.Empty(t, all[0].Done(), "not before they are told")
+	assert.Empty(t, all[0].Done(), "not before they are notified")
 	told.Tell()
 	require.NoError(t, <-all[0].Done())
 	require.NoError(t, <-all[2].Done())

@@ -63,7 +63,7 @@ func TestInvalidRequestsAreRejectedWithReason(t *testing.T) {
 	}{
 		"no region":     {"1", `{"region": "moon", "owner": "u1"}`, http.StatusUnprocessableEntity, `there is no region "moon"`},
 		"another owner": {"1", `{"kind": "bucket", "region": "eu", "owner": "u2"}`, http.StatusConflict, "it belongs to u1"},
-		"no JSON":       {"1", `{`, http.StatusBadRequest, "unexpected EOF"},
+		"invalid JSON":  {"1", `{`, http.StatusBadRequest, "unexpected EOF"},
 		"no term":       {"", bucket, http.StatusBadRequest, "the header Fencing-Term is missing"},
 	} {
 		answer := call(c, x.term, "PUT", "/resources/a", x.body)
@@ -75,13 +75,13 @@ func TestInvalidRequestsAreRejectedWithReason(t *testing.T) {
 
 func TestFormerLeaderIsRefused(t *testing.T) {
 	c := newCloud(t, cloud.Config{PerSecond: 100, Latency: -1})
-	require.Equal(t, 200, call(c, "2", "DELETE", "/resources/a?owner=u1", "").Code, "it need not be there")
+	require.Equal(t, 200, call(c, "2", "DELETE", "/resources/a?owner=u1", "").Code, "it need not exist")
 	answer := call(c, "1", "PUT", "/resources/a", bucket)
 	require.Equal(t, http.StatusPreconditionFailed, answer.Code)
 	require.Equal(t, "term 1 is over: the term is 2\n", answer.Body.String())
 	require.Empty(t, c.All().Items)
 	require.Equal(t, 1, c.Stats().Fenced)
-	require.Equal(t, 200, call(c, "1", "GET", "/resources", "").Code, "everybody may read")
+	require.Equal(t, 200, call(c, "1", "GET", "/resources", "").Code, "anyone may read")
 }
 
 func TestLimitAppliesToAllCalls(t *testing.T) {
@@ -127,7 +127,7 @@ func TestHeldChangeArrivesAfterRelease(t *testing.T) {
 		require.Equal(t, 200, call(c, "2", "PUT", "/resources/b", bucket).Code, "only one change is held")
 		release()
 		release()
-		require.Equal(t, http.StatusPreconditionFailed, <-code, "another leader was faster")
+		require.Equal(t, http.StatusPreconditionFailed, <-code, "another leader wrote first")
 	})
 }
 

@@ -93,7 +93,7 @@ func nothingRuns(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("goroutines are left:\n%s", stacks)
+	t.Errorf("goroutines are leaked:\n%s", stacks)
 }
 
 func dial(t *testing.T, addr string) *net.TCPConn {

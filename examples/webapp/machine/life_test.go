@@ -41,7 +41,7 @@ func TestReplicaLifecycle(t *testing.T) {
 	w.until(func(rs []machine.Replica) bool { return len(rs) == 0 || rs[0].State == machine.Stopping })
 	w.untilGone()
 	w.logged("id=a-1", `status="exit status 0"`)
-	require.NoError(t, w.Stop(context.Background(), "a-1"), "what is gone is stopped")
+	require.NoError(t, w.Stop(context.Background(), "a-1"), "a missing replica counts as stopped")
 	require.NoError(t, w.Kill(context.Background(), "a-1"))
 }
 
@@ -109,7 +109,7 @@ func TestEveryStepIsReportedAsChange(t *testing.T) {
 		require.NoError(t, m.StopAll(context.Background()))
 	}
 	require.GreaterOrEqual(t, changes, 3)
-	require.LessOrEqual(t, changes, 4, "that it listened may have been seen as well")
+	require.LessOrEqual(t, changes, 4, "the listening state may have been seen, too")
 }
 
 func TestDrainingReplicaRunsUntilStopped(t *testing.T) {

@@ -168,7 +168,7 @@ func TestProcessWithoutRecordLockGetsNoSignal(t *testing.T) {
 	var status syscall.WaitStatus
 	pid, err := syscall.Wait4(innocent.Process.Pid, &status, syscall.WNOHANG, nil)
 	require.NoError(t, err)
-	require.Zero(t, pid, "it lives")
+	require.Zero(t, pid, "it is alive")
 	require.NoError(t, w.Probe(context.Background(), other))
 }
 

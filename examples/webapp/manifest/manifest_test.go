@@ -45,7 +45,7 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 		{"not JSON", "replicas: 3", "invalid character 'r' looking for beginning of value"},
 		{"a list", "[" + blue + "]", "the file does not hold a JSON object"},
 		{"a second object", blue + blue, "there is something after the object"},
-		{"a comma too many after the object", blue + ",", "there is something after the object"},
+		{"a trailing comma after the object", blue + ",", "there is something after the object"},
 		{"not UTF-8", strings.Replace(blue, "hello", "hell\xff", 1), "the file is not in UTF-8"},
 		{"too large a file", blue + strings.Repeat(" ", 64<<10), "the file has more than 65536 bytes"},
 		{"a field that does not exist", `{"replica": 3}`, `there is no field "replica"`},
@@ -61,7 +61,7 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 		{"a fraction of a replica", with("replicas", "2.5"), "replicas: is 2.5: write an integer, in digits alone"},
 		{"an integer with an exponent", with("replicas", "1e9"), "replicas: is 1e9: write an integer, in digits alone"},
 		{"a long fraction", with("replicas", "1."+strings.Repeat("0", 99)), "replicas: is 1." + strings.Repeat("0", 38) + "...: write an integer, in digits alone"},
-		{"a number that fits nowhere", with("port", strings.Repeat("9", 99)), "port: has more digits than any limit"},
+		{"a number out of range", with("port", strings.Repeat("9", 99)), "port: has more digits than any limit"},
 		{"a number for a name", with("name", "1"), "name: is not a string"},
 		{"too few replicas", with("replicas", "-1"), "replicas: is -1; the limits are 0 and 50"},
 		{"too many replicas", with("replicas", "51"), "replicas: is 51; the limits are 0 and 50"},
@@ -108,7 +108,7 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("not a problem of the file: %v", err)
 			}
 			if len(err.Error()) > 500 || strings.Contains(err.Error(), "\n") {
-				t.Fatalf("not a line of a log: %q", err)
+				t.Fatalf("not a log line: %q", err)
 			}
 			return
 		}

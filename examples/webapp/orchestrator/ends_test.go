@@ -166,7 +166,7 @@ func TestCtrlCWithoutLeaseNamesReplicasLeftRunning(t *testing.T) {
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	p.line("webapp: 2 replicas left without a leader, processes "+fmt.Sprint(pids), "start webapp again")
 	require.Equal(t, 1, p.end())
-	require.Equal(t, pids, pidsOf(r.list()), "they are for the next leader to adopt")
+	require.Equal(t, pids, pidsOf(r.list()), "they are left for the next leader to adopt")
 }
 
 func TestOnlyLeaderShowsItsTables(t *testing.T) {
@@ -212,7 +212,7 @@ func TestFailedPollIsLoggedOnce(t *testing.T) {
 	p.line("level=WARN", "manifest", r.manifests)
 	again := func(until string) {
 		for line := range p.lines {
-			assert.NotContains(t, line, "manifest", "it is said again")
+			assert.NotContains(t, line, "manifest", "it is reported again")
 			if until != "" && strings.Contains(line, until) {
 				return
 			}
@@ -266,7 +266,7 @@ func TestSuspendedLeaderLeavesSuccessorsReplicasAlone(t *testing.T) {
 	require.Equal(t, pids, pidsOf(r.list()))
 	require.NoError(t, first.Process.Signal(os.Interrupt))
 	for line := range first.lines {
-		assert.NotContains(t, line, "Stopping", "it stopped what is not its own")
+		assert.NotContains(t, line, "Stopping", "it stopped a foreign replica")
 		assert.NotContains(t, line, "Started")
 	}
 	require.Zero(t, first.end(), "the other copy looks after the replicas")

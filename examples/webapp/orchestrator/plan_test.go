@@ -79,7 +79,7 @@ func TestPlansReachSpecFromEveryFleet(t *testing.T) {
 			}
 		}
 		require.Len(t, rs, f.n, "%+v", f)
-		require.Zero(t, planFor(spec, rs), "%+v: it does not come to rest", f)
+		require.Zero(t, planFor(spec, rs), "%+v: it does not settle", f)
 	})
 }
 
@@ -135,7 +135,7 @@ func TestStatusDescribesApps(t *testing.T) {
 		"no children yet":        {want: WebAppStatus{Phase: Pending}},
 		"nothing ready yet":      {d: deployment(0, false), s: service, want: WebAppStatus{Phase: Pending, Address: "127.0.0.1:80"}},
 		"one of two for a start": {d: deployment(1, false), s: service, want: WebAppStatus{Phase: Deploying, Ready: 1, Address: "127.0.0.1:80"}},
-		"all there":              {d: deployment(2, true), s: service, want: WebAppStatus{Phase: Running, Ready: 2, Address: "127.0.0.1:80"}},
+		"all ready":              {d: deployment(2, true), s: service, want: WebAppStatus{Phase: Running, Ready: 2, Address: "127.0.0.1:80"}},
 		"ready, but not in the load balancer yet": {d: deployment(2, true), s: Service{Spec: service.Spec, Status: ServiceStatus{Address: "127.0.0.1:80", Backends: 1}},
 			want: WebAppStatus{Phase: Deploying, Ready: 2, Address: "127.0.0.1:80"}},
 		"one lost": {d: deployment(1, true), s: service,

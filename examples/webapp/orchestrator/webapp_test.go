@@ -336,7 +336,7 @@ func TestReplicaStopsAfterLastConnectionEnds(t *testing.T) {
 	require.NoError(t, c.Close())
 	r.running(hello)
 	<-check.Remove()
-	require.Empty(t, early, "it was told to stop while it had connections")
+	require.Empty(t, early, "it was stopped while it had connections")
 }
 
 func TestOnlyLeaseHolderStartsAndStopsReplicas(t *testing.T) {

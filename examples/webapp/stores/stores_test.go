@@ -49,7 +49,7 @@ func passesTheDemo(t *testing.T, r *rig) {
 	require.Zero(t, status, lines)
 	list, err := r.apps.List(r.ctx)
 	require.NoError(t, err)
-	require.Equal(t, []store.Object[orchestrator.WebApp]{mine}, list.Items, "a demo leaves what is not its own alone")
+	require.Equal(t, []store.Object[orchestrator.WebApp]{mine}, list.Items, "a demo leaves foreign objects alone")
 }
 
 func isSharedByThreeCopies(t *testing.T, r *rig) {
@@ -64,7 +64,7 @@ func isSharedByThreeCopies(t *testing.T, r *rig) {
 
 	require.NoError(t, first.Process.Kill())
 	first.end()
-	require.Equal(t, before, r.stored(), "what the dead copy has written is there")
+	require.Equal(t, before, r.stored(), "the writes of the dead copy are there")
 	if strings.Contains(third.line(" leads, "), third.leads()) {
 		second, third = third, second
 	}

@@ -54,14 +54,14 @@ func (w *world) update(old, o object) {
 	w.calls, w.tail = w.calls+1, true
 	assert.Equal(w.t, w.known[o.Key], old)
 	assert.True(w.t, w.passes(o))
-	assert.Equal(w.t, old.Life, o.Life, "one life is updated to another")
+	assert.Equal(w.t, old.Life, o.Life, "an update between two incarnations")
 	assert.Less(w.t, old.Rev, o.Rev)
 	w.known[o.Key] = o
 }
 
 func (w *world) resync(o object) {
 	w.calls, w.tail = w.calls+1, true
-	assert.Equal(w.t, w.known[o.Key], o, "a resync of another state")
+	assert.Equal(w.t, w.known[o.Key], o, "a resync with another state")
 }
 
 func (w *world) delete(d cache.Tombstone[int, object]) {

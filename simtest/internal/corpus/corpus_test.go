@@ -24,7 +24,7 @@ func TestWrittenPlansAreReadBack(t *testing.T) {
 	require.Equal(t, "# it broke\n# badly\ncrash-after(s create to/a#1)\n", string(text))
 	again, err := corpus.Write(dir, "crash-after(s create to/a#1)", "another comment")
 	require.NoError(t, err)
-	require.Empty(t, again, "a file that is there stays as it is")
+	require.Empty(t, again, "an existing file is unchanged")
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "subtest"), 0o777))
 	entries, err := corpus.Read(dir)
 	require.NoError(t, err)

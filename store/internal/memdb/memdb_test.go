@@ -252,7 +252,7 @@ func TestTombstoneIsRemovedWithHistory(t *testing.T) {
 	put(t, k, "c", false)
 	put(t, k, "c", false)
 	it, _ = k.Find("b", nil)
-	assert.Same(t, again, it, "the history drops the tombstone, and not what took its place")
+	assert.Same(t, again, it, "the history drops the tombstone, but not its replacement")
 	require.NoError(t, check(db))
 }
 

@@ -98,11 +98,11 @@ func TestEqualIsExact(t *testing.T) {
 		"nil for an empty list":        {V{Args: []string{}}, V{}, false},
 		"another text":                 {V{Args: []string{"a", "b"}}, V{Args: []string{"a", "c"}}, false},
 		"another text in an array":     {V{A: [2][]string{1: {"a"}}}, V{A: [2][]string{1: {"b"}}}, false},
-		"one text less":                {V{Args: []string{"a", "b"}}, V{Args: []string{"a"}}, false},
-		"one element less":             {V{N: make([]struct{ Port int }, 2)}, V{N: make([]struct{ Port int }, 1)}, false},
+		"one string fewer":             {V{Args: []string{"a", "b"}}, V{Args: []string{"a"}}, false},
+		"one element fewer":            {V{N: make([]struct{ Port int }, 2)}, V{N: make([]struct{ Port int }, 1)}, false},
 		"an empty table for nil":       {V{}, V{Env: Env{}}, false},
 		"nil for an empty table":       {V{Env: Env{}}, V{}, false},
-		"an empty text under a key":    {V{Env: Env{"a": ""}}, V{Env: Env{"b": ""}}, false},
+		"an empty string for a key":    {V{Env: Env{"a": ""}}, V{Env: Env{"b": ""}}, false},
 		"the same table":               {V{Env: Env{"a": "1"}}, V{Env: Env{"a": "1"}}, true},
 		"spare capacity":               {V{L: []int{1}}, V{L: []int{1, 2}[:1]}, true},
 		"another key":                  {V{M: map[string]*int{"a": &one}}, V{M: map[string]*int{"b": &one}}, false},
@@ -236,7 +236,7 @@ func TestCyclicValuePanics(t *testing.T) {
 	for range 10_000 {
 		long = &V{Tree: long}
 	}
-	assert.NotPanics(t, func() { values.Copy(long) }, "as deep as it may be")
+	assert.NotPanics(t, func() { values.Copy(long) }, "at the maximum depth")
 	assert.PanicsWithValue(t, message, func() { values.Copy(&V{Tree: long}) })
 }
 

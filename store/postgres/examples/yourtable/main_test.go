@@ -121,7 +121,7 @@ func TestStandbyTakesOver(t *testing.T) {
 					return
 				}
 			case <-deadline:
-				t.Fatalf("%v does not come", want)
+				t.Fatalf("%v does not arrive", want)
 			}
 		}
 	}
