@@ -77,7 +77,7 @@ func term(t *testing.T, leases leaderelect.LeaseStore) (term uint64) {
 	return term
 }
 
-// This is what the page tells an operator to do about a leader whose terms are too low.
+// These are the steps of the operating guide for a leader whose terms are too low.
 func TestEditedRecordRaisesTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
@@ -88,7 +88,7 @@ func TestEditedRecordRaisesTerm(t *testing.T) {
 	})
 }
 
-// This is what the page tells an operator to do to change the number of slots.
+// These are the steps of the operating guide for changing the number of slots.
 func TestNumberOfSlotsFollowsRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()

@@ -160,8 +160,8 @@ func TestUserCodeRunsWithoutReaderLocks(t *testing.T) {
 	require.Positive(t, reads)
 }
 
-// TestReadersNeverSeePartialChange runs readers beside a writer that keeps two promises in each step: all objects of a
-// list have one number, and an object's number is also its only value.
+// TestReadersNeverSeePartialChange runs readers concurrently with a writer. In each step, the writer keeps two
+// invariants: all objects of a list have one number, and an object's number is also its only index value.
 func TestReadersNeverSeePartialChange(t *testing.T) {
 	x := newPods()
 	byNumber := cache.AddIndex(x, func(p *pod) []int { return []int{p.n} })
@@ -279,7 +279,8 @@ func TestConcurrentReadersAndWriters(t *testing.T) {
 	require.NoError(t, cache.CheckInvariants(x))
 }
 
-// The entries of a key that was deleted and added again are two; a renumbering in the middle makes the iteration go on by key.
+// A key that was deleted and added again has two entries. A renumbering in the middle makes the iteration continue by
+// key.
 func TestIterationYieldsReaddedKeyOnceAcrossRenumbering(t *testing.T) {
 	x := newPods()
 	for i := range 100 {

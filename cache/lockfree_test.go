@@ -170,7 +170,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 	}
 }
 
-// TestNonPointerObjectsAreNotTorn has objects of many words, and interfaces, of which half could be read.
+// TestNonPointerObjectsAreNotTorn has objects of many words, and interfaces, so a read could be torn.
 func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 	type wide struct {
 		key  string
@@ -225,8 +225,8 @@ func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestSnapshotsWhileTablesGrow has a writer that makes all tables grow and drop deleted entries, and a goroutine that takes
-// snapshots at any time, and reads each of them twice.
+// TestSnapshotsWhileTablesGrow has a writer that makes all tables grow and drop deleted entries. Another goroutine
+// takes snapshots concurrently and reads each one twice.
 func TestSnapshotsWhileTablesGrow(t *testing.T) {
 	for range 10 {
 		x := newPods()

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// A failure that says itself when to try again counts for the backoff of the next one, whether the limiter is named or not.
+// A failure with its own delay counts toward the next backoff, with the default limiter and with a configured one.
 func TestBackoffCountsAllFailuresOfKey(t *testing.T) {
 	for name, limiter := range map[string]workqueue.RateLimiter[string]{
 		"nil": nil, "explicit": workqueue.DefaultControllerRateLimiter[string](),

@@ -93,8 +93,8 @@ func schedules(pauses, n int, f func([]int)) {
 	fill(nil, n)
 }
 
-// A source begins a new history while the controller reads how far its cache is. Whatever comes between: once the controller has
-// connected, a key waits for its write exactly until the cache has reached its version, in the new history.
+// A source starts a new history while the controller reads the version of its cache. In any interleaving, a connected
+// controller holds a key exactly until the cache has reached the version of its write in the new history.
 func TestResetDuringConnectKeepsVersionsCorrect(t *testing.T) {
 	n := 0
 	schedules(6, restartSteps, func(pauses []int) {

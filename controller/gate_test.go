@@ -68,7 +68,7 @@ func TestControllersSharingLimiterMakeProgress(t *testing.T) {
 	})
 }
 
-// GaveUp belongs to the attempt whose error it is told: for a limiter its calls come after those of the reconcile.
+// GaveUp belongs to the attempt whose error it receives. For a limiter, its calls follow those of the reconcile.
 func TestGaveUpCallsPassTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := gate.NewLimiter(1, 3)

@@ -235,7 +235,7 @@ func TestGaveUpIsNotCalledAfterLeadership(t *testing.T) {
 	})
 }
 
-// The stack of a panic of a reconcile is in the report.
+// The report of a panic has its stack.
 func TestGaveUpReportHasPanicStack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var cause error

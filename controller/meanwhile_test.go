@@ -65,8 +65,8 @@ var meanwhile = map[string]struct {
 	},
 }
 
-// Each outcome, and each thing that can happen while the reconcile is in flight: the key comes back exactly when it should, with
-// the attempt that it should have.
+// For each outcome and each event during the reconcile, the key comes back exactly when it should, with the right
+// attempt number.
 func TestEachOutcomeWithEachConcurrentEvent(t *testing.T) {
 	for _, e := range endings {
 		for name, m := range meanwhile {
@@ -146,7 +146,7 @@ func TestEachOutcomeWithEachConcurrentEvent(t *testing.T) {
 	}
 }
 
-// A reconcile that is in flight when the drain takes too long is stopped.
+// When the drain times out, the reconcile in flight is canceled.
 func TestEachOutcomeAfterDrainTimeout(t *testing.T) {
 	for _, e := range endings {
 		bubble(t, e.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// The usage of package expectations. The time at which the key expires has passed when the reconcile returns.
+// This is the usual way to use package expectations. The key's expiry has passed when the reconcile returns.
 func TestKeyComesBackIfExpectationsExpireDuringReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		exp := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}}))
@@ -33,7 +33,7 @@ func TestKeyComesBackIfExpectationsExpireDuringReturn(t *testing.T) {
 	})
 }
 
-// A time that a finished reconcile asks for has passed when it returns.
+// The requested time has passed when the reconcile returns.
 func TestKeyRequeuedForPastTimeComesBackImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := time.Now().Add(time.Second)

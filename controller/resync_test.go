@@ -90,7 +90,7 @@ func TestResyncReconcilesEveryKeyOncePerPeriod(t *testing.T) {
 	})
 }
 
-// Guarantee 12: behind news.
+// Guarantee 12: priority.
 func TestResyncHasBackgroundPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))

@@ -95,8 +95,8 @@ func TestForeignKeyIsNotReconciled(t *testing.T) {
 	})
 }
 
-// A slot must not change hands before all that an attempt writes is written: a GaveUp after that would overwrite the status of the
-// next owner.
+// A slot must not change hands before an attempt has made all its writes. Otherwise, a late GaveUp would overwrite
+// the status that the next owner has written.
 func TestSlotIsKeptUntilGaveUpReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type mark struct{}
@@ -145,7 +145,7 @@ func TestSlotIsReleasedAfterGoexit(t *testing.T) {
 	})
 }
 
-// A key function of the user may have a bug, as a reconcile may.
+// ShardKey is user code and may have a bug, like a reconcile.
 func TestPanickingShardKeyIsReconcilePanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
@@ -261,7 +261,7 @@ func TestAcquiredAddsWatchedKeysOfSlot(t *testing.T) {
 	})
 }
 
-// A Run that ends while Acquired asks a mapper waits for it: the next Run has the mapping for itself.
+// A Run that ends while Acquired calls a mapper waits for that call. The next Run then owns the mapping.
 func TestStopWaitsForAcquired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		things := newInformer("things", newSource(object{Key: "1", Owner: "a"}))

@@ -174,8 +174,8 @@ func TestReadyListsKeysInReconcileOrder(t *testing.T) {
 	})
 }
 
-// TestEveryOrderOfStepsConverges lets a source, its cache, the watch and the reconciles take turns at random, with
-// failures and crashes of the watches. In the end what was done is what the source holds.
+// TestEveryOrderOfStepsConverges interleaves a source, its cache, the watch, and the reconciles at random, with
+// failures and crashes of the watches. Finally, the result must match the source.
 func TestEveryOrderOfStepsConverges(t *testing.T) {
 	for seed := range uint64(100) {
 		bubble(t, fmt.Sprint(seed), func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An Add that goes on late, when its key has been handed out already, must not end the reconcile that it has asked for: nobody
-// would do that again.
+// A late Add, whose key has been handed out already, must not cancel the reconcile that it triggered. Nothing else
+// would repeat that reconcile.
 func TestAddDoesNotCancelItsOwnReconcile(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // so that an Add is held up at times
 	const keys = 64

@@ -175,7 +175,7 @@ func TestLongMessageIsCutBetweenRunes(t *testing.T) {
 	}
 }
 
-// The limits against buckets that are counted in the simplest way: tokens that drip.
+// The model is a simple token bucket that counts nanoseconds of refill.
 func TestLimitsMatchTokenBuckets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type bucket struct {

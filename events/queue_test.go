@@ -289,7 +289,7 @@ func TestQueueRunsOnceAtATime(t *testing.T) {
 	})
 }
 
-// A queue against a slice, with steps of a sink that takes one event at a time, some of which it refuses forever.
+// The model is a slice. The sink takes one event at a time, and rejects some of them permanently.
 func TestQueueMatchesSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for seed := range uint64(4) {

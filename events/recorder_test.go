@@ -164,7 +164,7 @@ func TestTypesHaveNames(t *testing.T) {
 	assert.Equal(t, "Normal Warning Unknown", fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)))
 }
 
-// A recorder against a slice: after every random call both hold the same.
+// The model is a slice. After every random call, both hold the same events.
 func TestRecorderMatchesSlice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for size := 1; size <= 5; size++ {

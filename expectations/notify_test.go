@@ -162,7 +162,7 @@ func TestListenerMayCallEveryMethod(t *testing.T) {
 	require.Equal(t, []string{"a", "a", "a"}, told)
 }
 
-// A caller that asks, learns that a key waits, and then sleeps until Notify, is always woken.
+// A caller that checks a key, finds it unsatisfied, and then waits for Notify is always woken.
 func TestListenerMissesNoConcurrentEvent(t *testing.T) {
 	v := must(expectations.NewVersions(expectations.Config[int]{TTL: -1}))
 	const keys, rounds = 3, 300

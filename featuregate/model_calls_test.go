@@ -253,8 +253,8 @@ func randomCall(r *rand.Rand, m *model, tests map[string]*modelTest) call {
 	}
 }
 
-// A setting that is wrong in one place never shows, even for a moment. Whatever a reader sees is whole: All is in order, and
-// Set reads what String returns.
+// An invalid setting never shows, even for a moment. Every reader sees a complete setting: All is ordered, and Set
+// accepts what String returns.
 func TestConcurrentReadersSeeValidSettings(t *testing.T) {
 	t.Parallel()
 	const rounds = 300

@@ -132,7 +132,7 @@ func TestPanickingWatchIsRestarted(t *testing.T) {
 	})
 }
 
-// A source of a test fails it, or OnError does.
+// A test's source, or its OnError, may call t.FailNow.
 func TestSourceCallingGoexitIsReportedAndRetried(t *testing.T) {
 	for _, reportsExit := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -66,7 +66,8 @@ func TestDerivedWatchMayBreak(t *testing.T) {
 	}
 }
 
-// The informer makes up for what a filter forgets: its handlers are told what a handler with the same filter is told.
+// The informer compensates for a filter without memory: its handlers receive the events that a handler with the same
+// filter receives.
 func TestFilteredInformerIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

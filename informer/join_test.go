@@ -101,8 +101,8 @@ func tail(calls []string) (told []string) {
 
 var revisions = regexp.MustCompile(`\.\d+( \d+)?`)
 
-// While a handler gets the initial objects, there are three rounds of changes to objects that it already got, to objects that are still to
-// come, and of objects that were not there.
+// During the initial delivery to a handler, there are three rounds of changes: to objects already delivered, to
+// objects not delivered yet, and of new objects.
 func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -186,7 +186,7 @@ func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 	}
 }
 
-// Run may be anywhere when a handler is added, so it is tried often.
+// Run may be at any point when a handler is added, so the test repeats this often.
 func TestHandlerSeesEveryChangeAfterAddHandlerReturns(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		t.Run(fmt.Sprint("every event: ", every), func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestHandlerSeesEveryChangeAfterAddHandlerReturns(t *testing.T) {
 	}
 }
 
-// Each handler that joins reads the present objects for itself.
+// Each joining handler reads the current objects on its own.
 func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(3*informer.PieceSize), informer.Config{})
@@ -238,7 +238,8 @@ func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 	})
 }
 
-// A handler lets go of what was there when it joined, and is no longer, when it has been told, or ends.
+// A handler releases the objects that existed when it joined, and were deleted since, once they are delivered or the
+// handler ends.
 func TestHandlerReleasesItsInitialObjects(t *testing.T) {
 	const n = 3 * informer.PieceSize
 	for name, end := range map[string]func(gate chan struct{}, reg *informer.Registration, stop func()){

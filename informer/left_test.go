@@ -23,7 +23,7 @@ func unwatched(src *informertest.Source[string, site], changes func()) {
 	synctest.Wait()
 }
 
-// The handler is busy while the object changes and is deleted, so that it gets both merged, or it is not.
+// The handler is busy or idle while the object changes and is deleted. If it is busy, the two events are merged.
 func TestDeletionHasLastStatePassingFilter(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -126,7 +126,7 @@ func TestInvalidPagesAreRejected(t *testing.T) {
 	assert.ErrorIs(t, err, errOutage)
 }
 
-// A page of an older version than what was seen is the end of the list: no other page is asked for.
+// A page of an older version ends the list: no other page is read.
 func TestOlderPageEndsList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
@@ -162,7 +162,7 @@ func TestOlderPageEndsList(t *testing.T) {
 	})
 }
 
-// A source that stops when its context ends must not be mistaken for one that has listed everything.
+// A source that stops when its context ends must not be mistaken for a complete list.
 func TestPagesEndingWithContextAreIncomplete(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	again := false

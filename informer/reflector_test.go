@@ -237,7 +237,7 @@ func TestRepeatedlyExpiredVersionBacksOff(t *testing.T) {
 	})
 }
 
-// A source forgets its history faster than an informer can read it: each watch yields one event, and expires.
+// The source drops its history faster than an informer can read it: each watch yields one event and expires.
 func TestVersionExpiringAfterEachEventBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lists knob[int]

@@ -184,7 +184,7 @@ func TestListInAnyOrderIsReportedAsDifferences(t *testing.T) {
 	}
 }
 
-// The last objects of each page are new: what is on the next one is found all the same.
+// The last objects of each page are new. The comparison still finds the objects of the next page.
 func TestListIsComparedWithCacheAcrossPages(t *testing.T) {
 	for _, size := range []int{1, 2, 10, 100} {
 		var cached []string
@@ -323,7 +323,7 @@ func TestStatesAreComparedByEqualerOrEquality(t *testing.T) {
 	}), "what is never the same")
 }
 
-// The states differ, and the function of the source panics, or says that they do not.
+// The states differ, and the source's Equal panics or returns true.
 func TestPanickingEqualIsReportedAndCountsAsUpdate(t *testing.T) {
 	src := &lister[site]{}
 	var errs []error
@@ -342,7 +342,7 @@ func TestPanickingEqualIsReportedAndCountsAsUpdate(t *testing.T) {
 	assert.Equal(t, informer.Version(2), d.In.Version())
 }
 
-// A backup has been restored, and other changes have been made since: what has the same version is another state.
+// A backup was restored, and other changes followed. So an object with the same version has another state.
 func TestResetReplacesObjectsEvenIfEqual(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]

@@ -293,7 +293,7 @@ func TestRemoveOfUnjoinedHandlerReturnsImmediately(t *testing.T) {
 	})
 }
 
-// Somebody has the registration.
+// The caller still holds the registration.
 func TestRemovedHandlerReleasesPendingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := informertest.NewSource(func(s *site) string { return s.Name })

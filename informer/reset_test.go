@@ -104,7 +104,7 @@ func TestResetDuringOutageRestartsBackoff(t *testing.T) {
 	})
 }
 
-// The first list that is asked for after Reset is of the old history, because it began before, or hangs.
+// The first list after Reset is of the old history, because it started earlier or hangs.
 func TestResetDuringList(t *testing.T) {
 	for _, c := range []struct {
 		name string

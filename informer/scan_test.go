@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
-// A resync comes in pieces. Between them an index stops Run, and objects change whose turn was, is, and is to come.
+// A resync comes in pieces. Between them, an index blocks Run, and objects change before, at, and after their turn.
 func TestResyncInPiecesDeliversCurrentObjects(t *testing.T) {
 	for _, c := range []struct{ every, ends bool }{{}, {every: true}, {ends: true}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestResyncInPiecesDeliversCurrentObjects(t *testing.T) {
 	}
 }
 
-// It is a resync of three objects, one at a time.
+// The resync covers three objects, one at a time.
 func TestRunningResyncIsNotRestarted(t *testing.T) {
 	w := newSchedule(t)
 	told := make(map[string]int)

@@ -139,8 +139,8 @@ func TestVersionSharedByEventsIsReachedWithLast(t *testing.T) {
 	})
 }
 
-// A stress test for the race detector: whatever a handler is about to do when Run ends, nothing hangs and nothing is called
-// after.
+// This is a stress test for the race detector. Whatever a handler is doing when Run ends, nothing hangs, and no
+// callback runs afterwards.
 func TestHandlersAreAddedAndRemovedWhileRunEnds(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestHandlersAreAddedAndRemovedWhileRunEnds(t *testing.T) {
 	}
 }
 
-// The handler is called for the first object, and others wait, when it is removed.
+// The handler is removed during the call for the first object, while others are pending.
 func TestHandlerRemovedWhileJoiningReleasesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newChronicle(numbers(2*informer.PieceSize), informer.Config{})

@@ -284,7 +284,7 @@ func TestHangingStoreIsReportedAndBounded(t *testing.T) {
 	})
 }
 
-// How soon a call notices the end of its context depends on the machine and the driver, and not on the lease.
+// The time for a call to notice the end of its context depends on the machine and the driver, not on the lease.
 func TestLateCallIsNotStuckWithShortLease(t *testing.T) {
 	for what, late := range map[string]time.Duration{"late": grace, "too late": grace + time.Second} {
 		t.Run(what, func(t *testing.T) {

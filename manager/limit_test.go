@@ -203,7 +203,7 @@ func TestStopWithoutTimeoutWaits(t *testing.T) {
 	})
 }
 
-// The limit counts from the beginning of the stop, but a call that begins late has a moment.
+// The limit counts from the start of the stop, but a call that starts late has a grace period.
 func TestBeforeReleaseContextEndsWithStopTimeout(t *testing.T) {
 	for drain, left := range map[time.Duration]time.Duration{
 		5 * time.Second: 15 * time.Second, 19 * time.Second: 3 * time.Second, 22 * time.Second: 3 * time.Second,

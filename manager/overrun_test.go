@@ -90,7 +90,7 @@ func TestProcessExitsWhenPartOutlivesLeadership(t *testing.T) {
 	})
 }
 
-// As after a suspend: the parts were told to end only now.
+// As after a suspend: the parts were stopped only now.
 func TestPartsHaveGracePeriodBeforeProcessExits(t *testing.T) {
 	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
 		bubble(t, lasts.String(), func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestPartsHaveGracePeriodBeforeProcessExits(t *testing.T) {
 	}
 }
 
-// The moment counts from the time at which the last of the parts was told.
+// The grace period counts from the stop of the last part.
 func TestSlowRemovalDoesNotShortenGraceOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		removed := newFakePart("removed", &looptest.Log[string]{})
@@ -147,7 +147,7 @@ func TestProcessContinuesWhenFirstTermIsLostBeforeWorkStarts(t *testing.T) {
 	})
 }
 
-// As after a suspend, when the parts have ended before the manager looks.
+// As after a suspend, when the parts have ended before the manager checks.
 func TestProcessContinuesWhenNoPartRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done() })
@@ -257,7 +257,7 @@ func (s *sharedWork) overrun(l *leaderelect.Leadership) time.Duration {
 	return time.Since(began)
 }
 
-// As after a suspend: the work was told to end only now.
+// As after a suspend: the work was stopped only now.
 func TestSlotWorkHasGracePeriodBeforeProcessExits(t *testing.T) {
 	for lasts, ends := range map[time.Duration]bool{900 * time.Millisecond: false, 1100 * time.Millisecond: true} {
 		bubble(t, lasts.String(), func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestSlotGracePeriodStartsWhenWorkIsStopped(t *testing.T) {
 	})
 }
 
-// As after a suspend, when the work has ended before the manager looks.
+// As after a suspend, when the work has ended before the manager checks.
 func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)
@@ -338,7 +338,7 @@ func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 	})
 }
 
-// Its OnRevoked is all that is left of a slot, and it may act on the world.
+// Only OnRevoked is left of a slot, and it may still act.
 func TestProcessExitsWhenOnRevokedHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run, hear := deaf(t)

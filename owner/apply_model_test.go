@@ -154,8 +154,8 @@ func (j judged) Delete(ctx context.Context, key string, pre ...store.Preconditio
 	return stored, err
 }
 
-// With a cache that is behind, and somebody else at work between any two steps, Apply touches children of its owner alone, and
-// nothing in them but their value. Left alone with a fresh cache, it makes them as they are wanted.
+// With a stale cache, and with concurrent writers between any two steps, Apply changes only children of its owner,
+// and only their values. Once undisturbed with a fresh cache, it reaches the wanted state.
 func TestApplyWithStaleCacheTouchesOnlyOwnChildren(t *testing.T) {
 	const histories, rounds = 400, 12
 	taken, written, conflicts := 0, 0, 0
@@ -223,7 +223,7 @@ func TestApplyWithStaleCacheTouchesOnlyOwnChildren(t *testing.T) {
 	assert.Zero(t, conflicts, "it tries again")
 }
 
-// An answer that is lost does no harm, whatever the cache shows by the next try.
+// A lost reply does no harm, whatever the cache shows at the next attempt.
 func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 	steps := 0
 	for nth := 1; ; nth++ {
@@ -261,7 +261,7 @@ func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 	require.Equal(t, 6, steps, "two updates, two creations, two deletions")
 }
 
-// Two owners that want the same keys at the same time each end up with the ones that they were first to create.
+// Two owners want the same keys concurrently. Each ends up with the keys that it created first.
 func TestConcurrentApplyNeverTouchesOthersChildren(t *testing.T) {
 	for round := range 20 {
 		synctest.Test(t, func(t *testing.T) {

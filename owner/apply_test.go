@@ -127,7 +127,7 @@ func TestApplyWritesNothingWhenUpToDate(t *testing.T) {
 	assert.Empty(t, c.calls.Calls(), "not even a read")
 }
 
-// What the reference lacks must not make everything, or what has no owner, a child that nobody wants.
+// An incomplete reference must not match every object, or objects without an owner.
 func TestApplyForUnstoredOwnerDeletesNothing(t *testing.T) {
 	c := newCrew(t)
 	c.create("orphan", "v1", store.Ref{})

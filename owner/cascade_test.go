@@ -233,8 +233,8 @@ func TestCascadeOfFormerLeaderIsFenced(t *testing.T) {
 	require.False(t, f.hasApp("web"))
 }
 
-// Wherever the process stops, and whatever somebody else does to a child at any moment, the deletion comes to its end when
-// it is repeated, and keeps its promise on the way.
+// The process may stop at any step, and another writer may change a child at any time. A repeated deletion still
+// completes and keeps its policy.
 func TestCascadeCompletesAfterCrashAtAnyStep(t *testing.T) {
 	others := map[string]func(f *fixture){
 		"nobody": func(*fixture) {},
@@ -302,7 +302,7 @@ func TestCascadeCompletesAfterCrashAtAnyStep(t *testing.T) {
 	require.Greater(t, crashes, 1000)
 }
 
-// Somebody else finishes a deletion and creates the object anew, at any moment of what is done for its former life.
+// Another writer completes a deletion and recreates the object, at any step of the work on the former incarnation.
 func TestRecreatedObjectIsNotTouched(t *testing.T) {
 	const dns = "dns"
 	for _, c := range []struct {

@@ -79,8 +79,9 @@ type Site struct {
 	Status   struct{ Running int } `store:"status"`
 }
 
-// A status says what once was. A controller that takes its own report for the truth does not see that a replica is gone,
-// and creates those twice that it had no time to report: see https://github.com/aws-controllers-k8s/community/issues/2062.
+// A status is a report of the past. A controller that trusts its own report does not notice that a replica is gone.
+// It also creates replicas twice if it crashed before reporting them: see
+// https://github.com/aws-controllers-k8s/community/issues/2062.
 func TestStatusIsNotTheActualState(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {
@@ -131,8 +132,8 @@ func TestStatusIsNotTheActualState(t *testing.T) {
 	}
 }
 
-// A controller that makes two things, and asks only for the first of them whether they are there, does not make the second
-// when it was stopped in between: see https://github.com/rabbitmq/cluster-operator/issues/782.
+// A controller creates two objects but checks only whether the first one exists. After a crash in between, it never
+// creates the second: see https://github.com/rabbitmq/cluster-operator/issues/782.
 func TestCrashBetweenWritesNeedsCheckingBoth(t *testing.T) {
 	ensure := func(ctx context.Context, s store.Store[Replica], key string) error {
 		_, err := s.Create(ctx, store.Object[Replica]{Key: key})

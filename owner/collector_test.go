@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// What a collector does depends on the child, on its owner, and on what happens while the owner is asked for.
+// The result of a collector depends on the child, on its owner, and on concurrent changes while it reads the owner.
 func TestCollect(t *testing.T) {
 	type child = store.Object[Replica]
 	for _, c := range []struct {
@@ -219,7 +219,7 @@ func TestCollectorOfFormerLeaderIsFenced(t *testing.T) {
 	assert.True(t, deleted)
 }
 
-// Whatever happens to a few owners in whatever order, once every child was collected only those of living owners are left.
+// After any short history of a few owners, and one collection of every child, only children of live owners are left.
 func TestOnlyChildrenOfLivingOwnersRemainAfterEveryShortHistory(t *testing.T) {
 	const length = 5
 	steps := []func(f *fixture, apps map[string]store.Object[App], n int){

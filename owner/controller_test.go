@@ -21,7 +21,7 @@ var (
 func plain(r store.Ref) store.OwnerRef       { return store.OwnerRef{Ref: r} }
 func controlling(r store.Ref) store.OwnerRef { return store.OwnerRef{Ref: r, Controller: true} }
 
-// What SetController does depends on whether there is a controller, and on what else is among the owners.
+// The result of SetController depends on an existing controller and on the other owners.
 func TestSetController(t *testing.T) {
 	for _, c := range []struct {
 		name   string

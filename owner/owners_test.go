@@ -201,7 +201,7 @@ func TestReleaseOfChangedChildIsAConflict(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrConflict, "whether it was recreated is unknown")
 }
 
-// While an owner is being deleted with Orphan, a child that is created anew may be one of its children again.
+// While an owner is being deleted with Orphan, a recreated child may be owned by it again.
 func TestOrphanRereadsRecreatedChild(t *testing.T) {
 	f := newFixture(t)
 	web := f.app("web")
@@ -221,8 +221,8 @@ func TestOrphanRereadsRecreatedChild(t *testing.T) {
 	require.Equal(t, "a*", f.keys())
 }
 
-// An oracle of the documentation: a child that has had owners is there as long as one of them is, and then refers to
-// exactly those of its owners that live.
+// The oracle is the documentation: a child that had owners exists as long as one of them does. It refers to exactly
+// its live owners.
 func TestChildrenFollowLastOwnerAfterEveryShortHistory(t *testing.T) {
 	const length, steps = 5, 6
 	total := 1

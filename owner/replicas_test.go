@@ -272,7 +272,7 @@ func TestRandomSchedulesOvershootOnlyWithoutExpectations(t *testing.T) {
 	require.NotZero(t, overshoots(t, 50, func() memory { return forgetful{} }))
 }
 
-// A key that is not settled is put aside, and comes back to the queue by nothing but the call that it is settled now.
+// A key with unmet expectations is held. Only Notify puts it back into the queue.
 func TestHeldKeyIsReleasedByEventMeetingExpectations(t *testing.T) {
 	for name, newMemory := range memories() {
 		for seed := range 100 {

@@ -151,7 +151,7 @@ func TestCancelDuringWaitReturnsCauseAndLastError(t *testing.T) {
 	}
 }
 
-// In client-go, a context.Canceled after one conflict came out as the conflict.
+// In client-go, a context.Canceled after one conflict was reported as the conflict.
 func TestCancelIsNotReportedAsEarlierConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

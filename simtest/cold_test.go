@@ -97,7 +97,8 @@ func TestMapLostOnRestartIsFound(t *testing.T) {
 	}
 }
 
-// It is tried where it makes a difference: if every controller watches a kind, none can act before the others.
+// Cold starts are tried only where they make a difference. If every controller watches a kind, none can act before
+// the others.
 func TestColdStartsAreOmittedIfEveryControllerWaits(t *testing.T) {
 	cold := func(world func() simtest.World) (plans []string) {
 		for _, plan := range simtest.Singles(t, world) {
@@ -114,7 +115,7 @@ func TestColdStartsAreOmittedIfEveryControllerWaits(t *testing.T) {
 	require.Equal(t, cold(swept("step", "deletes")), cold(swept("run", "deletes")))
 }
 
-// Time does not pass before all controllers have begun, not even during a call that takes long.
+// Time does not advance before all controllers have started, not even during a slow call.
 func TestColdStartTakesNoTime(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) slow(s get from/a#1)")
@@ -122,7 +123,7 @@ func TestColdStartTakesNoTime(t *testing.T) {
 	}
 }
 
-// A controller that tries again and again until another has begun is in a loop only because of the fault.
+// A controller that retries until another one has started loops only because of the fault.
 func TestLoopNeedingColdStartIsAdvisory(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, swept(mode, "tries again"))
@@ -186,7 +187,7 @@ func TestBackgroundPartStartsWithSyncedCaches(t *testing.T) {
 	}
 }
 
-// The new process is cold, and the one after it is not.
+// The new process starts cold, but its successor does not.
 func TestColdStartAffectsOneProcess(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) crash-after(s update to/a#1)")

@@ -181,8 +181,8 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 	}
 }
 
-// A call of a former leader that is still on its way can arrive after the cleanup of a finalizer. The store cannot prevent that. The
-// receiver can, if it is told the term.
+// A delayed call of a former leader may arrive after the cleanup of a finalizer. The store cannot prevent that. The
+// receiver can, if it knows the term.
 func TestFormerLeadersCallMayArriveAfterCleanup(t *testing.T) {
 	plan, err := simtest.ParsePlan("late(farms effect put-entry#1 by 5)") // after the last step
 	require.NoError(t, err)

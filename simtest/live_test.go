@@ -235,7 +235,7 @@ func recorded() simtest.World {
 	}
 }
 
-// Events go to a store by themselves, under every fault, and nothing that they do disturbs the controller.
+// Events reach the store under every fault, and their writes never disturb the controller.
 func TestStoredEventsSurviveEveryFault(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		t.Run(mode, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// A plan that is left out ends as the one that stands for it.
+// A pruned plan ends like the plan that represents it.
 func TestPrunedPlanEndsLikeItsRepresentative(t *testing.T) {
 	pruned := 0
 	for name, world := range map[string]func() simtest.World{
@@ -33,7 +33,7 @@ func TestPrunedPlanEndsLikeItsRepresentative(t *testing.T) {
 	require.Greater(t, pruned, 20)
 }
 
-// A lock that the process holds is over when it continues after a pause.
+// A lock of the process has expired when the process continues after a pause.
 func TestEachCallTakesTime(t *testing.T) {
 	world := func() simtest.World {
 		var until time.Time

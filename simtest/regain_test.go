@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// It is the same process, with what it remembers. Its call of the former term arrives when it leads again.
+// The same process leads again, with its memory. Its call of the former term arrives while it leads again.
 func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		t.Run(mode, func(t *testing.T) {
@@ -65,7 +65,8 @@ func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 	}
 }
 
-// The receiver asks a store who leads, and compares names. It takes a call of the former term for one of the current leader.
+// The receiver reads the leader from a store and compares names. So it mistakes a call of the former term for one of
+// the current leader.
 func TestReceiverIdentifyingLeadersByNameIsFound(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, func() simtest.World {
@@ -155,7 +156,7 @@ func TestBackgroundPartRunsOncePerTerm(t *testing.T) {
 	}
 }
 
-// A process that has led twice does not know at once when it loses its lease again.
+// A process that leads for the second time does not notice immediately when it loses its lease again.
 func TestReelectedLeaderMayLoseItsLeaseAgain(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := inMode(mode, func() simtest.World {
@@ -183,7 +184,7 @@ func (lingerer) Run(ctx context.Context) error {
 	return nil
 }
 
-// A process leads again when all parts of its former term have ended.
+// A process leads again only after all parts of its former term have ended.
 func TestTermStartsAfterPartsOfPreviousTermEnd(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := func() simtest.World {

@@ -79,7 +79,7 @@ func TestHotLoopDiffersFromChurn(t *testing.T) {
 	}
 }
 
-// The user's change is put back by a process that copies what it has seen in the past.
+// A process that copies stale reads undoes the user's change.
 func TestUndoneUserWriteIsFound(t *testing.T) {
 	world := func() simtest.World {
 		first := true
@@ -138,7 +138,8 @@ func TestTwoLiveOwnersAreFound(t *testing.T) {
 	require.NotEmpty(t, of(simtest.Explore(t, world(true)).Failures, "two-owners"))
 }
 
-// A deletion by name on a view of the past is doubtful. With the UID, or after a read of the store, it is not.
+// A deletion by name on a stale view is advisory. A deletion with the UID, or after a read of the store, is not
+// reported.
 func TestDeleteByNameOnStaleViewIsAdvisory(t *testing.T) {
 	world := func(how string) func() simtest.World {
 		return func() simtest.World {
@@ -191,8 +192,8 @@ func TestDeleteByNameOnStaleViewIsAdvisory(t *testing.T) {
 	}
 }
 
-// A creation that depends on what the cache shows is doubtful if the cache does not show the last one. This system creates as many
-// objects as it cannot see.
+// A creation based on a cache that does not show the last one is advisory. This system creates as many objects as it
+// cannot see.
 func TestCreateOnStaleCacheIsAdvisory(t *testing.T) {
 	world := func() simtest.World {
 		w := watchBoth(func(ctx context.Context, b both, key string) error {
@@ -231,7 +232,8 @@ func TestAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 	require.Contains(t, doubts[0].Problem, "only while the cache of from by s.1 lags, by then for ")
 }
 
-// An alarm of the user is advisory as well if it needs more than 100 reconciles of a lag, and says so. With fewer it is a bug.
+// A user's alarm is advisory, too, and says so, if it needs more than 100 reconciles during a lag. With fewer, it is
+// a bug.
 func TestUserAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for limit, severity := range map[int]simtest.Severity{50: simtest.Bug, 150: simtest.Advisory} {

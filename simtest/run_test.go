@@ -14,7 +14,7 @@ import (
 // child is what sets a test apart that another test runs in a process of its own.
 const child = "SIMTEST_CHILD"
 
-// TestRunInChildProcess fails, for the tests below.
+// TestRunInChildProcess fails on purpose. The tests below run it.
 func TestRunInChildProcess(t *testing.T) {
 	if os.Getenv(child) == "" {
 		t.Skip("other tests run it")

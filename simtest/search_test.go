@@ -73,7 +73,7 @@ func told3() simtest.World {
 	return w
 }
 
-// Each fault is tried wherever it can happen, and nowhere else.
+// Each fault is tried wherever it is possible, and nowhere else.
 func TestEachFaultIsTriedWherePossible(t *testing.T) {
 	plans := simtest.Singles(t, told3)
 	for _, p := range plans {
@@ -97,7 +97,7 @@ func TestEachFaultIsTriedWherePossible(t *testing.T) {
 	require.NotContains(t, travels, "travel(s effect tell#1 back 2)")
 }
 
-// A plan is left out only if nothing can tell its run from that of another.
+// A plan is pruned only if its run is indistinguishable from that of another plan.
 func TestDifferingPlanIsNotPruned(t *testing.T) {
 	var truth store.Store[number]
 	world := func() simtest.World {
@@ -185,7 +185,7 @@ func TestEachFailingPlanIsCounted(t *testing.T) {
 	require.Equal(t, n, report.Failing)
 }
 
-// A plan of several faults shrinks to the one that matters, and that to the first time that it matters.
+// A plan of several faults shrinks to the relevant one, and to its first relevant occurrence.
 func TestFaultIsShrunkToFirstOccurrence(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := filepath.Join("testdata", "simtest", t.Name())
@@ -217,7 +217,7 @@ func TestFaultIsShrunkToFirstOccurrence(t *testing.T) {
 	require.Equal(t, "skip(step#2) lose-request(s update to/a#1)", report.Failures[0].Plan.String())
 }
 
-// The limit is what a system may do, and one more is too much.
+// The limit is the allowed number of reconciles. One more is an error.
 func TestReconcilesUpToLimitAreAccepted(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for limit, fails := range map[int]bool{5: false, 4: true} {
@@ -251,7 +251,7 @@ func TestListMayFail(t *testing.T) {
 	inOrder(t, simtest.Timeline(t, world, "read-fails(s list from#1)"), "FAULT list from fails", "c", "reconcile a")
 }
 
-// In run mode, the reconciles that workers have taken together begin in the order of their keys.
+// In run mode, reconciles whose keys workers have taken together start in key order.
 func TestReconcilesOfSeveralWorkersStartInOrder(t *testing.T) {
 	world := func() simtest.World {
 		w := spinWorld("run", func(_ *simtest.Env, from *store.Informer[number]) ([]simtest.Part, error) {

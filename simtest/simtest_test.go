@@ -143,7 +143,8 @@ func TestSurvivingWorldReportsNothingAndIsDeterministic(t *testing.T) {
 	}
 }
 
-// A gap that no change ends is over at the end. A key that looks again now and then gets the time to see what is there.
+// A gap that no change ends is over at the end of the run. A key with periodic reconciles gets the time to see the
+// current state.
 func TestPeriodicReconcileSeesEndOfGap(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		world := func() simtest.World {
@@ -176,7 +177,7 @@ func TestPeriodicReconcileSeesEndOfGap(t *testing.T) {
 	}
 }
 
-// The list after a gap shows the last change alone. Without a gap, a cache hears of each.
+// The list after a gap shows only the last change. Without a gap, a cache receives each change.
 func TestGapMergesChangesOfObject(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for plan, want := range map[string][]int{"": {1, 1, 2}, "gap(s from/a#1 to 2)": {2}} {
@@ -206,7 +207,7 @@ func TestGapMergesChangesOfObject(t *testing.T) {
 	}
 }
 
-// What a dead process does in its deferred functions has no effect.
+// Deferred functions of a dead process have no effect.
 func TestDeadProcessDoesNothing(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
@@ -244,7 +245,8 @@ func overwrite(ctx context.Context, s stores, key string) error {
 	return err
 }
 
-// A leader that has lost its lease continues while the next one leads. Its writes carry the old term, until it notices.
+// A leader that has lost its lease continues while the next one leads. Until it notices, its writes carry the old
+// term.
 func TestLeaderContinuesUntilItNoticesLostLease(t *testing.T) {
 	terms := make(map[string]bool)
 	world := func() simtest.World {
@@ -277,7 +279,7 @@ func TestLeaderContinuesUntilItNoticesLostLease(t *testing.T) {
 	inOrder(t, text, "s.2 update to/a", "s.1 its call continues", "refused: to/a", "term 1", "s.1 learns")
 }
 
-// It notices when the time has come, even while a call is on its way.
+// It notices in time, even while a call is in flight.
 func TestLeaderNoticesLostLeaseInTime(t *testing.T) {
 	world := func() simtest.World {
 		return worldOf(simtest.System{Lease: "main"}, func(ctx context.Context, s stores, key string) error {
@@ -335,7 +337,7 @@ func TestLeaseFencesHungProcess(t *testing.T) {
 	inOrder(t, simtest.Timeline(t, with("main"), "zombie(s update to/a#1)"), "s.2 update to/a", "s.1 continues", "refused: to/a", "term 1", "s.1 ends")
 }
 
-// Each world has one fault, which one of the rules of the kit finds.
+// Each world has one bug, which one of the rules finds.
 func TestEachRuleFindsItsBug(t *testing.T) {
 	for name, c := range map[string]struct {
 		world simtest.World
@@ -453,7 +455,7 @@ func TestAlwaysRunsAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 	require.Equal(t, 2, goals)
 }
 
-// A mistake after one fault needs the first step of the user alone.
+// A bug after one fault needs only the user's first step.
 func TestFailureIsShrunk(t *testing.T) {
 	world := func() simtest.World {
 		w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
@@ -516,7 +518,7 @@ func FuzzParsePlan(f *testing.F) {
 	})
 }
 
-// A plan that was not parsed may name what is no fault.
+// A plan that was not parsed may name an unknown fault.
 func TestPlanWithUnknownFaultIsNotReplayed(t *testing.T) {
 	for _, bad := range []simtest.Fault{
 		{Do: "explode", System: "s", Op: "create", Object: "to/a", Nth: 1},

@@ -172,7 +172,7 @@ func (c caller) Run(ctx context.Context) error {
 	}
 }
 
-// A reconcile, or a part, that makes call after call never lets time pass.
+// A reconcile or part that makes calls without end never lets time advance.
 func TestEndlessCallsAreALoop(t *testing.T) {
 	endsInRealTime(t)
 	type calls func(env *simtest.Env, ctx context.Context) error
@@ -233,7 +233,7 @@ func TestEndlessCallsAreALoop(t *testing.T) {
 	}
 }
 
-// A part that polls as often as it likes lets time pass.
+// A part that polls at any rate lets time advance.
 func TestPollingPartIsNoLoop(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		polls := 0
@@ -282,7 +282,7 @@ func TestHangingReconcileIsReported(t *testing.T) {
 	}
 }
 
-// A loop looks the same everywhere, so its middle is left out.
+// A loop looks the same everywhere, so its middle is omitted.
 func TestLongTimelineIsShortened(t *testing.T) {
 	f := simtest.Replay(t, spinWorld("step", spinning["it adds its own key"]), nil)
 	require.NotNil(t, f)
@@ -291,7 +291,7 @@ func TestLongTimelineIsShortened(t *testing.T) {
 	inOrder(t, f.Timeline, "STEP create", "STEP change", "left out", "c: reconcile a")
 }
 
-// No call, and no reconcile, ends this loop, so the kit can only say in which plan it is.
+// No call and no reconcile ends this loop, so the kit can only name the plan.
 func TestHangingPlanIsNamed(t *testing.T) {
 	endsInRealTime(t)
 	for plan, says := range map[string]string{

@@ -37,7 +37,7 @@ func TestCreateOrUpdateCreatesThenUpdatesThenWritesNothing(t *testing.T) {
 	assert.Equal(t, 2, ensure().Value.Replicas)
 }
 
-// Somebody else creates, or deletes, the object right before each write of the first attempts.
+// Another writer creates or deletes the object right before each write of the first attempts.
 func TestCreateOrUpdateRetriesAfterConcurrentWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for op, meanwhile := range map[string]func(context.Context, store.Store[App]) error{
@@ -182,7 +182,7 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 	}
 }
 
-// Many calls raise one number, each with a cache of any age. Not one is lost, and none counts twice.
+// Many calls increment one number, each with a cache of any age. No increment is lost or counted twice.
 func TestCreateOrUpdateLosesNothingWithStaleCache(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	r := rand.New(rand.NewPCG(3, 4))

@@ -35,7 +35,7 @@ func TestMemoryAsBackendIsAStore(t *testing.T) {
 	}
 }
 
-// One store writes values, the other one records: both see what either has written.
+// One store writes values, and the other one writes records. Both see the writes of both.
 func TestDirectAndEncodedMemoryAreOneDatabase(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	direct := must(store.Open(db, "app", store.Config[App]{}))

@@ -25,8 +25,8 @@ func (m *meanwhile) Err() error {
 	return m.Context.Err()
 }
 
-// A writer may name a version that is not there yet, and become right while its write is under way. It must not reach past
-// its part of the object even so.
+// A writer may name a future version that becomes current while its write is in flight. Even then, the write must not
+// change more than its part of the object.
 func TestUpdateOfFutureVersionWritesOnlyItsPart(t *testing.T) {
 	services := open[Service](t, must(store.NewMemory(store.MemoryConfig{})), "service")
 	for _, c := range []struct {

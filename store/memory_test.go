@@ -155,7 +155,8 @@ func TestNewUIDMayUseStore(t *testing.T) {
 	assert.Equal(t, "after0", create(t, apps, "a").UID)
 }
 
-// Writers of two kinds with short histories, watchers that fall behind and list again: in the end each holds the truth.
+// Writers of two kinds have short histories, and watchers fall behind and list again. Finally, every watcher holds
+// the true state.
 func TestWritersAndSlowWatchersConverge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, writes = 8, 150

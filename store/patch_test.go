@@ -220,7 +220,7 @@ func TestFailedReadInPatchWritesNothing(t *testing.T) {
 	})
 }
 
-// Whether a repeated Patch was applied is asked of the store; when that fails, nothing definite may be answered.
+// A repeated Patch asks the store whether it was applied. If that lookup fails, the error must not be definite.
 func TestRepeatedPatchReportsFailedLookup(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	s := storetest.NewInterceptor[App](apps)

@@ -43,7 +43,7 @@ func TestLastRequestIDsOfKeyAreRemembered(t *testing.T) {
 	assert.Equal(t, o, after)
 }
 
-// The tombstone of a key is forgotten with the history, and what was remembered with it.
+// The tombstone of a key is dropped with the history, and its request IDs with it.
 func TestRequestIDsOutliveDeletionWithinHistory(t *testing.T) {
 	db, apps := newApps(t, store.MemoryConfig{History: 3})
 	send := func() error {
@@ -74,8 +74,8 @@ func TestRepeatedPatchIsAppliedOnce(t *testing.T) {
 	}
 }
 
-// A repeat finds a world in which the first attempt has happened: the object is gone, or what change asks for does not hold
-// any more.
+// The first attempt of a repeated Patch has taken effect: the object is gone, or the condition of change no longer
+// holds.
 func TestRepeatedPatchSucceedsAfterObjectChanged(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
 	o, err := apps.Create(t.Context(), object{Key: "web", Finalizers: []string{"dns"}})
@@ -111,7 +111,8 @@ func TestRepeatedPatchSucceedsAfterObjectChanged(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrNotFound, "each key has its own IDs")
 }
 
-// A counter that is raised over a bad network: with request ids each raise counts once; without, some count twice.
+// A counter is incremented over a faulty network. With request IDs, each increment counts once. Without them, some
+// count twice.
 func TestRetriedWritesCountOnceWithRequestID(t *testing.T) {
 	const raises = 200
 	for _, once := range []bool{true, false} {

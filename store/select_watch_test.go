@@ -80,7 +80,7 @@ func TestSelectedWatchReportsEnteringAndLeavingObjects(t *testing.T) {
 	})
 }
 
-// An informer of a selection holds what Select returns, whatever happens, and reaches the version of every write.
+// An informer of a selection always holds the result of Select, and reaches the version of every write.
 func TestSelectedInformerMirrorsOnlySelection(t *testing.T) {
 	for _, skips := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -132,7 +132,8 @@ func TestUndecodableRecordCanBeDeleted(t *testing.T) {
 	})
 }
 
-// A cache keeps what it had of a record that does not decode any more, also across a new list, and takes it up again.
+// A cache keeps the last state of a record that no longer decodes, even across a new list, and updates it once the
+// record decodes again.
 func TestCacheKeepsLastStateOfUndecodableRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{History: 3}))

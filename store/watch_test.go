@@ -226,8 +226,8 @@ func TestUnreadWatchCostsNothingAndExpires(t *testing.T) {
 	require.NoError(t, db.CheckInvariants())
 }
 
-// However slow the watchers are, what has dropped out of the history is garbage: a megabyte each, of which a watch that
-// held on to them would keep a hundred.
+// However slow the watchers are, dropped history is garbage. Each object has a megabyte. A watch that retained
+// dropped history would keep a hundred of them.
 func TestUnreadWatchesRetainNoMemory(t *testing.T) {
 	type blob struct{ Bytes []byte }
 	blobs := open[blob](t, must(store.NewMemory(store.MemoryConfig{History: 2})), "blob")

@@ -61,7 +61,7 @@ func TestDelayDoesNotOverflowWithManyFailures(t *testing.T) {
 	}
 }
 
-// As float64, the largest duration is the same number as the one after it, which no time.Duration holds.
+// As a float64, the largest duration equals the next number, which exceeds time.Duration.
 func TestDelayJustPastMaxDurationDoesNotOverflow(t *testing.T) {
 	const half = time.Duration(1 << 62)
 	grown := wait.Backoff{Duration: half, Factor: 2}

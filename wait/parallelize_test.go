@@ -59,7 +59,7 @@ func TestParallelizeJoinsErrorsInPieceOrder(t *testing.T) {
 	})
 }
 
-// In client-go, a worker that panics disappears silently, and so do the pieces that it would have done.
+// In client-go, a worker that panics disappears silently, and its remaining pieces are never done.
 func TestPanicsAreReportedAndSkipNoPiece(t *testing.T) {
 	var done atomic.Int32
 	err := wait.Parallelize(t.Context(), 2, 100, func(_ context.Context, i int) error {

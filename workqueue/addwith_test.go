@@ -61,7 +61,7 @@ func TestAddWithHonorsDelayAndTime(t *testing.T) {
 	}
 }
 
-// Each policy, for each pair of ways to ask for a wake-up or a backoff, whichever is the later.
+// The test covers each policy with each pair of ways to schedule a wake-up or a backoff, in both orders.
 func TestPolicyChoosesBetweenTwoWakeUpsOrTwoBackoffs(t *testing.T) {
 	const short, long = time.Second, time.Minute
 	limiter := &settableLimiter{}
@@ -176,7 +176,7 @@ func TestDelayedAddKeepsHigherPriority(t *testing.T) {
 	})
 }
 
-// A priority is not remembered with the failures: there is nothing to do with the key.
+// A priority is not remembered with the failures, because the key has no pending work.
 func TestPriorityIsNotRememberedWithFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

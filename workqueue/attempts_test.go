@@ -333,7 +333,7 @@ func TestCustomLimiterSetsDelayAndIsForgotten(t *testing.T) {
 	})
 }
 
-// A failure that says itself when to try again is a failure like every other, but that the limiter is not asked.
+// A failure with its own delay counts like any other, except that the limiter is not asked.
 func TestFailureWithOwnDelayCountsAsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := customLimiter{workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Minute, 1)}
@@ -373,7 +373,7 @@ func TestFailureWithOwnDelayCountsAsBackoff(t *testing.T) {
 	})
 }
 
-// The backoff of the queue is one of all failures before.
+// The default backoff counts all earlier failures.
 func TestDefaultBackoffCountsFailuresWithOwnDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

@@ -17,7 +17,7 @@ import (
 
 var discard = slog.New(slog.DiscardHandler)
 
-// The tables in the documentation of Queue, read from the documentation itself: each cell is played on a queue.
+// The test reads the tables in the documentation of Queue and plays each cell on a queue.
 func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
 	const (
 		wait  = 100 * time.Millisecond // of the wake-ups that the states bring with them

@@ -70,7 +70,7 @@ func TestLimiterForgetsKeyAfterOneToTwoPeriods(t *testing.T) {
 	}
 }
 
-// The calls of other keys do not move the periods.
+// Calls for other keys do not shift the periods.
 func TestLimiterForgetsOnTimeDespiteOtherCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := workqueue.NewItemExponentialFailureRateLimiter[int](1, time.Second)

@@ -186,7 +186,7 @@ func TestCancelDropsDebouncedAdd(t *testing.T) {
 	})
 }
 
-// With everything that a key can be, waiting for quiet ends at the time that was told, however the calls mix.
+// In every state of a key, the quiet period ends at the announced time, in any order of calls.
 func TestParkedKeyIsRevivedAfterDebounce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Debounce: quiet, MaxAttempts: 1}))
@@ -218,7 +218,7 @@ func TestDebounceDoesNotOverflow(t *testing.T) {
 	})
 }
 
-// An addition with a delay of its own is not debounced, not even if the delay is nothing.
+// An Add with its own delay is not debounced, even if the delay is zero.
 func TestAddAfterZeroIsNotDebounced(t *testing.T) {
 	for name, add := range map[string]func(q *workqueue.Queue[string]){
 		"AddAfter":                func(q *workqueue.Queue[string]) { q.AddAfter("k", 0) },

@@ -98,7 +98,7 @@ func TestNoWorkerStopsWhileAKeyIsDirty(t *testing.T) {
 	})
 }
 
-// As in client-go, whose tests ask for it.
+// As in client-go, whose tests require it.
 func TestGetReturnsShutdownWhileKeyIsDirty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newQueue()

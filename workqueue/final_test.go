@@ -11,7 +11,8 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// A final failure does in each state what the last failure of a budget does: the twin has a budget of one attempt.
+// In each state, a final failure has the effect of the last failure of a budget. The twin has a budget of one
+// attempt.
 func TestFinalFailureSpendsBudgetInEachState(t *testing.T) {
 	type queue = *workqueue.Queue[string]
 	soon := func(q queue) { q.AddAfter("k", -1) }

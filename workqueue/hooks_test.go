@@ -102,7 +102,7 @@ func TestHooksAndStatsProvideClientGoMetrics(t *testing.T) {
 	})
 }
 
-// A key that is added, and has its effect later, is added once.
+// A debounced Add counts once.
 func TestDebouncedAddIsCountedOnceWhenItTakesEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
@@ -122,7 +122,7 @@ func TestDebouncedAddIsCountedOnceWhenItTakesEffect(t *testing.T) {
 	})
 }
 
-// The depth that a caller counts from Added and Dispatched is that of Stats, and so never negative.
+// The depth that a caller computes from Added and Dispatched equals that of Stats, so it is never negative.
 func TestDepthIsAddedMinusDispatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m observer
@@ -182,7 +182,7 @@ func TestHooksReceiveDelaysAndAttempts(t *testing.T) {
 	})
 }
 
-// A hook may call the queue: it is called without locks.
+// Hooks are called without locks, so they may call the queue.
 func TestHooksMayCallTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q *workqueue.Queue[string]

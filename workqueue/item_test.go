@@ -45,7 +45,7 @@ func TestOnlyTheFirstDoneOfAnItemCounts(t *testing.T) {
 	require.NoError(t, q.CheckInvariants())
 }
 
-// The entry of a key may have been used for others in the meantime.
+// The entry of a key may have been reused for others meanwhile.
 func TestLateDoneDoesNotAffectOtherKeys(t *testing.T) {
 	q := newQueue()
 	q.Add("a")
@@ -221,7 +221,8 @@ func TestRunNeverHandsKeyToTwoWorkers(t *testing.T) {
 	})
 }
 
-// A panic of work ends the program, as one of any other goroutine does; on its way the key is done. The test runs itself.
+// A panic of work ends the program, like one of any other goroutine. The key is done first. The test runs itself in a
+// child process.
 func TestPanickingWorkMarksKeyDoneAndCrashes(t *testing.T) {
 	if os.Getenv("WORKQUEUE_PANIC") != "" {
 		cfg := workqueue.Config[string]{}

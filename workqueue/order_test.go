@@ -70,7 +70,7 @@ func TestPriorityOvertakesOnlyWithinItsAgingAdvantage(t *testing.T) {
 	}
 }
 
-// Times and priorities must not be compared by rounded numbers, nor by products that overflow.
+// Times and priorities must not be compared as rounded numbers, or by products that overflow.
 func TestAgingIsExactForHugePrioritiesAndTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{Aging: 1}))

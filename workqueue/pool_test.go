@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Entries come and go at random, few and many, and stay what they are while they are used.
+// Entries are allocated and freed at random, in small and large numbers. Entries in use never change.
 func TestPoolKeepsUsedEntriesAndReleasesTheRest(t *testing.T) {
 	const most = 6000
 	p := workqueue.NewPool()
@@ -44,7 +44,7 @@ func TestPoolKeepsUsedEntriesAndReleasesTheRest(t *testing.T) {
 	require.NoError(t, p.Check())
 }
 
-// The first keys of a queue take little.
+// The first keys of a queue take little memory.
 func TestPoolGrowsGeometrically(t *testing.T) {
 	p := workqueue.NewPool()
 	var sizes []int
@@ -57,7 +57,7 @@ func TestPoolGrowsGeometrically(t *testing.T) {
 	require.Equal(t, []int{2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024}, sizes)
 }
 
-// A wake-up may be left of an entry whose memory was given back, and is no other.
+// A wake-up may remain from an entry whose memory was released, and must not fire for its successor.
 func TestStaleWakeUpOfRemovedEntryIsIgnored(t *testing.T) {
 	const n = 20_000
 	s := workqueue.NewSchedule(n)

@@ -66,7 +66,7 @@ func TestEachAddWakesItsOwnWorker(t *testing.T) {
 	})
 }
 
-// A worker that is called off at the moment in which it is woken must not take the wake-up with it.
+// A worker that is canceled at the moment of its wake-up must pass the wake-up on.
 func TestCanceledWorkerPassesOnItsWakeUp(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestWakeUpsFireOnTimeAndInOrder(t *testing.T) {
 	})
 }
 
-// Wake-ups that leave from the middle of the heap leave it in order.
+// Removing wake-ups from the middle of the heap keeps the heap ordered.
 func TestDroppedWakeUpsDoNotAffectOthers(t *testing.T) {
 	l := &randomLimiter{rand.New(rand.NewPCG(1, 2))}
 	q := must(workqueue.New(workqueue.Config[int]{RateLimiter: l}))

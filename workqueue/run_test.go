@@ -64,7 +64,7 @@ func TestRunDoesNotCountGracefulStopAsFailure(t *testing.T) {
 	}
 }
 
-// The cause of a context within work is a failure like every other.
+// The cause of a context created within work is a failure like any other.
 func TestRunCountsWorkTimeoutAsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Logger: discard}))

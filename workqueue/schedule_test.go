@@ -105,7 +105,7 @@ func FuzzScheduleMatchesSortedSlice(f *testing.F) {
 	f.Fuzz(func(t *testing.T, ops []byte) { require.NoError(t, runSchedule(ops[:min(len(ops), 500)])) })
 }
 
-// A key that is moved time and again leaves no more behind than there is scheduled, and a little.
+// A key that is rescheduled repeatedly leaves only a bounded number of stale wake-ups.
 func TestStaleWakeUpsTakeLittleMemory(t *testing.T) {
 	s := workqueue.NewSchedule(100)
 	for i := range 20_000 {

@@ -143,7 +143,7 @@ func counted[K comparable](infos []workqueue.KeyInfo[K]) (s workqueue.Stats) {
 	return s
 }
 
-// The order of a map never shows, even without Timestamps.
+// Map order never shows, even without Timestamps.
 func TestSnapshotIsInInsertionOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[int]{MaxAttempts: 2, RateLimiter: limiterOfInt(time.Hour)}))
@@ -202,7 +202,7 @@ func TestLastEightReasonsAreKept(t *testing.T) {
 	}
 }
 
-// What a caller does to a snapshot or an item does not reach the queue.
+// Mutating a snapshot or an item does not affect the queue.
 func TestReasonsAreCopied(t *testing.T) {
 	q := newQueue()
 	q.AddWith("k", workqueue.AddOptions{Reason: "why"})

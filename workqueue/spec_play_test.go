@@ -212,7 +212,7 @@ func orderHistory(t *testing.T, rules specRules, seed uint64) {
 	}
 }
 
-// All histories of two keys up to a length, of the calls that do anything then, each with a drain as its last call.
+// The test plays all histories of two keys up to a length, of calls that have an effect. Each ends with a drain.
 func TestEveryShortHistoryOfTwoKeysFollowsTheContract(t *testing.T) {
 	a, b := func(what string) specCall { return specCall{what, "a", 0, 0, 0} }, func(what string) specCall { return specCall{what, "b", 0, 0, 0} }
 	take, stop := specCall{what: "TryTake"}, specCall{what: "ShutDown"}

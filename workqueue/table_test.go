@@ -84,7 +84,8 @@ func FuzzTableMatchesMap(f *testing.F) {
 	})
 }
 
-// With hashes of choice: runs that go around the end, within runs, and what was added first is removed first or last.
+// The test chooses the hashes: runs wrap around the end, nest within runs, and are removed in insertion order or in
+// reverse.
 func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 	for seed := range uint64(100) {
 		table := workqueue.NewTable()

@@ -17,7 +17,7 @@ import (
 
 // Mistakes that queues of this kind have made, and that no other test is named after.
 
-// The bubble ends only when its goroutines have, and a timer that runs is against the invariants.
+// The bubble ends only when its goroutines have, and a running timer violates the invariants.
 func TestDrainedQueueHasNoGoroutinesOrTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := must(workqueue.New(workqueue.Config[string]{
@@ -134,7 +134,7 @@ func TestDoneKeyIsNotKeptAlive(t *testing.T) {
 	}
 }
 
-// Each method that takes a key rejects one that cannot be found again, before it takes the lock.
+// Each method that takes a key rejects one that is not equal to itself, before it takes the lock.
 func TestEveryMethodRejectsKeyUnequalToItself(t *testing.T) {
 	q := must(workqueue.New(workqueue.Config[any]{RateLimiter: nil, Debounce: 1, MaxAttempts: 1}))
 	for _, key := range []any{math.NaN(), []int{1}, struct{ v any }{map[string]int{}}} {
@@ -156,7 +156,7 @@ func TestEveryMethodRejectsKeyUnequalToItself(t *testing.T) {
 	require.Empty(t, q.Snapshot())
 }
 
-// A caller that waits for an idle queue with a time limit, again and again, leaves nothing behind.
+// A caller that repeatedly waits for an idle queue with a timeout leaves nothing behind.
 func TestEndedWaitIdleLeavesNoWaiterBehind(t *testing.T) {
 	q := newQueue()
 	q.Add("k")

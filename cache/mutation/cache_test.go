@@ -214,8 +214,8 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// TestReadsNeverGoBack has a writer whose writes reach the cache late, and readers that must never see a version
-// below one that they have seen.
+// TestReadsNeverGoBack has a writer whose writes reach the cache late. Its readers must never see a version lower
+// than one that they have seen.
 func TestReadsNeverGoBack(t *testing.T) {
 	x, o := newCache(t, mutation.Config{})
 	const last = 2000

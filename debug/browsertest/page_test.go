@@ -244,7 +244,7 @@ func TestHostileStoreKeysAreOnlyText(t *testing.T) {
 	s.survives(ctx, t, "sites", hostile(), scene.Sites.Inspect())
 }
 
-// A queue takes any key, also one that no store accepts.
+// A queue accepts any key, including keys that no store accepts.
 func TestHostileQueueKeysAreOnlyText(t *testing.T) {
 	c, page := queueOnly(t)
 	keys := append(hostile(), "", "a\x00b", "\xff\xfe", strings.Repeat("<b>", 20_000), strings.Repeat("\xff", 60_000))

@@ -36,8 +36,8 @@ func TestSitesSurviveFaults(t *testing.T) {
 	}
 }
 
-// A cache may show a site that is gone. A reconcile that believed it would create a server, which the collector would delete, again
-// and again.
+// A cache may still show a deleted site. A reconcile that trusted the cache would create a server, and the collector
+// would delete it, in a loop.
 func TestCreatorAndCollectorDoNotFight(t *testing.T) {
 	plan, err := simtest.ParsePlan("gap(sites Site/berlin#2 to 3)")
 	if err != nil {

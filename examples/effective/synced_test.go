@@ -22,7 +22,7 @@ func syncedChapter() chapter {
 	}
 }
 
-// If the janitor comes last, it finds the map full after every crash. It still need not: nothing says which controller begins first.
+// If the janitor starts last, it finds the map full after every crash. But no order of controllers is guaranteed.
 func TestMistakeIsFoundInAnyOrder(t *testing.T) {
 	for name, newControllers := range map[string]syncedConstructor{"wrong": synced.NewWrong, "right": synced.NewRight} {
 		report := simtest.Explore(t, func() simtest.World {

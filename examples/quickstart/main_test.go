@@ -30,7 +30,7 @@ func TestProgramReconcilesUntilInterrupted(t *testing.T) {
 	<-ended
 }
 
-// The code in the README is this program, to the letter.
+// The code in the README is a verbatim copy of this program.
 func TestReadmeShowsThisProgram(t *testing.T) {
 	program, err := os.ReadFile("main.go")
 	require.NoError(t, err)

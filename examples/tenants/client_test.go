@@ -50,7 +50,7 @@ func TestClientReportsOutcomeOfCalls(t *testing.T) {
 	require.Empty(t, sky.All().Items)
 }
 
-// A gate answers at once, so no worker waits, and says when to come back, so nothing counts as a failure.
+// A gate returns immediately, so no worker waits. Its error says when to come back, so nothing counts as a failure.
 func TestLimitAndOutageDoNotBlockCallers(t *testing.T) {
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")

@@ -32,7 +32,8 @@ func served(t *testing.T, address, path string) string {
 	return string(body)
 }
 
-// A replica shows what it does: on a page, with metrics, and with traces, in which what a reconcile writes leads to the next one.
+// A replica shows its work on a page, in metrics, and in traces. In the traces, a write of one reconcile leads to the
+// next reconcile.
 func TestReplicaShowsItsWork(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), demoTimeout)
 	defer cancel()

@@ -258,7 +258,8 @@ func TestTenantsSurviveFaultsWithManager(t *testing.T) {
 	})
 }
 
-// The cloud allows few calls, so none is made without need: not for a status, not for what a list shows, and not again.
+// The cloud allows few calls, so none is made unnecessarily: not for a status, not for a resource that a list shows,
+// and not twice.
 func TestEachChangeIsOneCall(t *testing.T) {
 	var sky *simCloud
 	require.Nil(t, simtest.Replay(t, func() simtest.World {
@@ -272,7 +273,8 @@ func TestEachChangeIsOneCall(t *testing.T) {
 	}, sky.calls)
 }
 
-// A list of the cloud says nothing about what was made after it. Otherwise everything would be made twice.
+// A list of the cloud says nothing about resources created after it. Otherwise, every resource would be created
+// twice.
 func TestOlderListSaysNothingAboutNewerResources(t *testing.T) {
 	r := store.Object[Resource]{Generation: 3, Value: Resource{Kind: "bucket", Region: "eu", Revision: 7}}
 	r.Value.Conditions.Set(store.Condition{Type: "InCloud", OK: true, Generation: 3})

@@ -15,7 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/informertest"
 )
 
-// A source keeps its contract while another one on the same clock changes before and after each of its changes.
+// A source keeps its contract while another source on the same clock changes before and after each of its changes.
 func TestSourceOnSharedClockKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
 		var clock informertest.Clock

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-// Every change is followed by a poll, so that a change is an event of its own.
+// A poll follows every change, so that each change is a separate event.
 func TestSourceKeepsTheContract(t *testing.T) {
 	informertest.Run(t, func(*testing.T) informertest.Subject[site] {
 		var mu sync.Mutex

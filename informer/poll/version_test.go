@@ -120,7 +120,7 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 	})
 }
 
-// A watcher comes with each version that it may have seen. It gets all that it may lack, or ErrExpired.
+// A watcher starts from each version that it may have seen. It receives everything that it may lack, or ErrExpired.
 func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, lost := 0, 0

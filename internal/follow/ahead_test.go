@@ -148,8 +148,8 @@ func TestNothingIsReadAfterConsumerPanics(t *testing.T) {
 	})
 }
 
-// A log grows while a slow consumer follows it in pages. The consumer gets each change once, in order, soon after the last wake-up, and
-// each bookmark is true when it is told: the log has no change up to it that is not told, and never gets one.
+// A log grows while a slow consumer follows it in pages. The consumer receives each change once, in order, soon after
+// the last wake-up. Each bookmark is true: every change up to its version has been yielded, and none is added later.
 func TestPrefetchingWatchMissesNothing(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -193,7 +193,8 @@ func TestPanickingBeginBlocksNobody(t *testing.T) {
 	})
 }
 
-// Callers come and go. Each request that is acknowledged was run once, none is run twice, and turns do not overlap.
+// Callers start and give up concurrently. Each acknowledged request ran exactly once, no request ran twice, and turns
+// never overlap.
 func TestEachRequestRunsAtMostOnceUnderStress(t *testing.T) {
 	var ran [8 * 200]atomic.Int32
 	var running atomic.Int32

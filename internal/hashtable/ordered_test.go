@@ -94,7 +94,7 @@ func TestEmptiedOrderedMapReleasesMemory(t *testing.T) {
 	require.NoError(t, o.Check())
 }
 
-// A queue that is never empty: the ring turns without growing.
+// The queue is never empty, so the ring wraps around without growing.
 func TestRingInUseDoesNotGrow(t *testing.T) {
 	o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
 	for key := range 10_000 {

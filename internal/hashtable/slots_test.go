@@ -19,7 +19,7 @@ func find(s *hashtable.Slots, hash, number uint32) bool {
 	return false
 }
 
-// Few hashes: runs of slots that wrap around the end, equal hashes, and removals from within a run.
+// With few distinct hashes, runs of slots wrap around the end, hashes collide, and slots are removed within a run.
 func TestSlotsMatchListForAnyHashes(t *testing.T) {
 	type item struct{ hash, number uint32 }
 	for seed := range uint64(100) {

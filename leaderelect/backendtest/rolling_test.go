@@ -17,8 +17,8 @@ import (
 // rollsVar is the number of rolling restarts. Without it there are two.
 const rollsVar = "BACKENDTEST_ROLLS"
 
-// TestRollingRestarts restarts all processes, one after the other, as a deployment does, again and again. None is killed:
-// each leaves in order, and a leader hands over. It measures how long there is no leader.
+// TestRollingRestarts restarts all processes one after the other, repeatedly, as a deployment does. None is killed:
+// each stops in order, and a leader hands over. It measures the time without a leader.
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	backends := []backend{

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-// The statements of docs/operating.md raise the term of a lease, whether there is a record or not.
+// The statements of docs/operating.md raise the term of a lease, whether or not it has a record.
 func TestOperatingGuideStatementsRaiseTerm(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/operating.md")

@@ -111,7 +111,7 @@ func TestUnsafeTableIsRejected(t *testing.T) {
 	})
 }
 
-// This is why the keys are checked: it is what happens without them.
+// Without the keys, a takeover does not wait for guarded transactions. That is why a store checks the keys.
 func TestTakeoverDoesNotWaitWithoutKeyOnTerm(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")

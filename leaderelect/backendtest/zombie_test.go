@@ -50,8 +50,8 @@ func keepGuarding(ctx context.Context, transact func() error) {
 	}
 }
 
-// A guarded transaction does not queue behind a takeover that waits. So one whose transactions overlap can hold a takeover up
-// for as long as it likes: a guard by a leadership ends that with the lease.
+// A guarded transaction does not queue behind a waiting takeover. So a former leader with overlapping transactions
+// could delay a takeover indefinitely. A guard with a Leadership ends that with the lease.
 func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")

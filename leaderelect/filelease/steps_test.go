@@ -101,7 +101,7 @@ func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 	}
 }
 
-// Two writers, and one that writes when both are anywhere: every interleaving of their steps.
+// Two writers run in every interleaving of their steps. A third one writes at each point.
 func TestNoInterleavingOfWritersLosesAnUpdate(t *testing.T) {
 	t.Parallel()
 	n := len(writeSteps) + 2 // the step to its begin, and that to its end

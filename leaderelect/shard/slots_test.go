@@ -237,7 +237,8 @@ func mustBegin(t testing.TB, r *replica, key string) context.Context {
 	return ctx
 }
 
-// A store accepts writes of the owner of a slot, whatever the terms of other slots, and refuses those of a former owner.
+// A store accepts writes of a slot's owner and rejects those of a former owner, regardless of the terms of other
+// slots.
 func TestSlotWritesAreFencedByTermOfSlot(t *testing.T) {
 	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
 		db, err := store.NewMemory(store.MemoryConfig{})

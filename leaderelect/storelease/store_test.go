@@ -197,7 +197,7 @@ func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 	require.NoError(t, err, "terms belong to a lease")
 }
 
-// Every leader of two leases, in whatever order they took over, writes to the one database under the context that it has got.
+// Every leader of two leases, in any order of takeovers, writes to one database under its context.
 func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things := must(store.Open[string](db, "things", store.Config[string]{}))

@@ -74,7 +74,7 @@ func everything(t *testing.T) *prometheus.Registry {
 	return reg
 }
 
-// TestDocumentationListsAllMetrics compares the table of the package documentation with what a scrape finds.
+// TestDocumentationListsAllMetrics compares the table of the package documentation with a scrape.
 func TestDocumentationListsAllMetrics(t *testing.T) {
 	got := map[string]string{}
 	for _, f := range must(everything(t).Gather()) {
@@ -363,8 +363,8 @@ func TestConcurrentRegisterAndUnregister(t *testing.T) {
 	assert.Len(t, only(lines(t, reg), "workqueue_depth"), 4)
 }
 
-// TestCountersNeverDecrease looks at a controller whose reconciles ask for another time, while it is at work: the two counters of
-// the successes are made of two others.
+// TestCountersNeverDecrease reads the metrics of a controller whose reconciles request requeues. Its two counters of
+// successes are differences of two others.
 func TestCountersNeverDecrease(t *testing.T) {
 	c := must(controller.New("sites", func(context.Context, int) (controller.Result, error) {
 		return controller.Result{RequeueAfter: time.Nanosecond}, nil
@@ -394,7 +394,7 @@ func TestCountersNeverDecrease(t *testing.T) {
 	stop()
 }
 
-// TestScrapeCostIsIndependentOfQueueLength: 100,000 keys in all states but in process cost no more than one.
+// TestScrapeCostIsIndependentOfQueueLength compares 100,000 keys, in all states except in process, with one key.
 func TestScrapeCostIsIndependentOfQueueLength(t *testing.T) {
 	cost := func(keys int) float64 {
 		c := must(controller.New("sites", noop[int], controller.Config[int]{Logger: quiet}))

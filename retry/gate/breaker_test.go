@@ -37,7 +37,7 @@ func TestBreakerConfigOutOfBoundsIsRejected(t *testing.T) {
 	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative\nBreakerConfig.OpenFor is -1ns, must not be negative")
 }
 
-// What an error counts, while the breaker is closed and as that of a trial.
+// The table shows how each error counts, while the breaker is closed and during a trial.
 func TestWhatCountsAsAFailure(t *testing.T) {
 	for name, test := range map[string]struct {
 		call            func(ctx context.Context) error
@@ -162,7 +162,7 @@ func TestCallDuringTrialRetriesSoon(t *testing.T) {
 	}
 }
 
-// A model that is as simple as the picture in the documentation.
+// The model is as simple as the diagram in the documentation.
 func TestBreakerFollowsStateDiagram(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/setpoint-go/setpoint/simtest"
 )
 
-// Plans that are left out because they cannot differ from others change nothing in what is found.
+// Plans that are pruned because they are indistinguishable from others do not change the findings.
 func TestPruningDoesNotChangeVerdicts(t *testing.T) {
 	pruned := 0
 	for _, c := range classics {

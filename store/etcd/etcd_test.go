@@ -145,7 +145,7 @@ func TestPrefixesAreDatabasesSharingVersions(t *testing.T) {
 	assert.Greater(t, second.Version, first.Version)
 }
 
-// Kinds and keys that look alike stay apart, whatever they contain.
+// Kinds and keys that look alike stay separate, whatever they contain.
 func TestHostileKindsAndKeysStaySeparate(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{})
@@ -275,7 +275,7 @@ func TestSizeLimitErrorNamesTheLimit(t *testing.T) {
 	}
 }
 
-// Every page of a list is of one revision, whatever is written in between, however large a record is.
+// Every page of a list is from one snapshot, despite concurrent writes.
 func TestPagedListIsASnapshot(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -324,7 +324,7 @@ func TestPagedListIsASnapshot(t *testing.T) {
 	assert.Equal(t, n, keys)
 }
 
-// A list that is overtaken by a compaction ends with an error, and not with less.
+// A list that is overtaken by a compaction ends with an error, not with a shorter list.
 func TestListExpiresIfCompactedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -392,7 +392,7 @@ func TestCompactedWatchExpires(t *testing.T) {
 	assert.Equal(t, []backend.Record{r}, changes(t, db, "app", version, 1))
 }
 
-// A deletion by hand has no last state to tell, and the next list shows it.
+// A deletion by another program has no last state to report. The next list shows it.
 func TestForeignDeletionExpiresWatch(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -451,7 +451,7 @@ func TestAnyClusterChangeCausesBookmark(t *testing.T) {
 	}
 }
 
-// The process that waits for its own write to another kind does not wait for Config.Poll.
+// A process that waits for its own write to another kind does not wait for Config.Poll.
 func TestWatchSeesOwnHandlesWritesImmediately(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, etcd.Config{Poll: time.Hour})
@@ -478,7 +478,7 @@ func TestWatchSeesOwnHandlesWritesImmediately(t *testing.T) {
 	assert.Less(t, time.Since(begin), 10*time.Second, "without a wake-up it takes 25s")
 }
 
-// A server reads a long history in parts. Nothing that it says in between of its own revision is a bookmark.
+// A server sends a long history in parts. The revisions that it reports in between are not bookmarks.
 func TestNoBookmarkOvertakesChangesOfLongHistory(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -513,7 +513,7 @@ func TestNoBookmarkOvertakesChangesOfLongHistory(t *testing.T) {
 	}
 }
 
-// When nothing happens in the whole cluster, the server answers all the same, so a watch can tell it from a dead one.
+// Even if nothing happens in the whole cluster, the server replies, so a watch can distinguish it from a dead one.
 func TestWatchOfIdleClusterContinues(t *testing.T) {
 	t.Parallel()
 	db := open(t, startServer(t).addr, quick)
@@ -535,7 +535,7 @@ func TestWatchOfIdleClusterContinues(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// The quota is the disk of etcd. When it is full, etcd refuses writes, loses nothing, and still serves reads.
+// The quota is etcd's disk. When it is full, etcd rejects writes, loses nothing, and still serves reads.
 func TestFullQuotaLosesNothing(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(c *embed.Config) { c.QuotaBackendBytes = 4 << 20 })

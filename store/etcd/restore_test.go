@@ -46,8 +46,8 @@ func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, sto
 	return inf
 }
 
-// A cluster that was restored from a backup gives the same revisions to other changes. A cache that has seen the lost ones
-// must not continue from there.
+// A cluster that was restored from a backup reuses revisions. A cache that has seen the lost revisions must not
+// continue from there.
 func TestWatchExpiresAfterClusterRestore(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
@@ -113,7 +113,7 @@ func create(t testing.TB, db *etcd.Backend, key string) (o store.Object[dbtest.A
 	}
 }
 
-// Another cluster at the same address may have more revisions than the one before.
+// Another cluster at the same address may have more revisions than the first one.
 func TestWatchExpiresInAnotherCluster(t *testing.T) {
 	t.Parallel()
 	addr := servertest.FreeAddr(t)
@@ -145,8 +145,7 @@ func TestWatchExpiresInAnotherCluster(t *testing.T) {
 	assert.Equal(t, r.Version, changes(t, db, "App", version, 1)[0].Version)
 }
 
-// A watcher that was away while the history was compacted lists again, and its handlers hear of every deletion that its cache
-// can know of.
+// A watcher that missed a compaction lists again. Its handlers receive every deletion that its cache can know of.
 func TestCacheRecoversFromMissedCompaction(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
@@ -189,7 +188,7 @@ func TestCacheRecoversFromMissedCompaction(t *testing.T) {
 	t.Logf("%d compactions", compacted)
 }
 
-// A server that falls silent ends the watch, whatever the system believes of the connection.
+// A silent server ends the watch, even if the connection still looks healthy.
 func TestWatchEndsWhenServerIsSilent(t *testing.T) {
 	t.Parallel()
 	addr := startServer(t).addr
@@ -239,7 +238,8 @@ func TestWatchContinuesAfterSlowConsumer(t *testing.T) {
 	assert.Equal(t, 4, n)
 }
 
-// Members without a majority know nothing new. A watch of one of them ends, so that its informer looks for another one.
+// Members without a majority receive no changes. A watch on such a member ends, so that its informer tries another
+// one.
 func TestWatchEndsOnMemberWithoutLeader(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 3)

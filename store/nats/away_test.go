@@ -25,8 +25,8 @@ import (
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
-// The watcher is cut off, objects are deleted, and the history in which that stands is removed. The handler hears of the
-// deletions all the same, since the informer lists again.
+// The watcher is disconnected, objects are deleted, and the history with their deletions is trimmed. The handler
+// still receives the deletions, because the informer lists again.
 func TestDeletionsAreReportedAfterTrimDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -85,7 +85,7 @@ func TestDeletionsAreReportedAfterTrimDuringWatchGap(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// Objects that were deleted and forgotten do not come back when the server is killed.
+// Deleted and trimmed objects do not come back when the server is killed.
 func TestNothingIsRevivedByKill(t *testing.T) {
 	t.Parallel()
 	s := process(t)
@@ -121,7 +121,7 @@ func TestNothingIsRevivedByKill(t *testing.T) {
 	}
 }
 
-// A server that takes one atomic publish at a time makes the others wait, and loses none.
+// A server that accepts one atomic publish at a time makes the others wait, and loses none.
 func TestAtomicPublishesAreSerialized(t *testing.T) {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
@@ -178,7 +178,7 @@ func (h hooked) Transact(
 	})
 }
 
-// A write whose acknowledgment was lost is applied once, when it is repeated under its id.
+// A write with a lost acknowledgment is applied once if it is repeated under its ID.
 func TestWriteWithLostReplyIsAppliedOnce(t *testing.T) {
 	s := serve(t)
 	proxy := servertest.NewProxy(t, s.Addr().String())

@@ -69,8 +69,8 @@ func newReplicatedStream(t testing.TB, js jetstream.JetStream) string {
 	}
 }
 
-// The leader of the stream moves and a server stops, while one writer writes. Nothing acknowledged is lost, and a watch on
-// another server tells everything once.
+// The leader of the stream moves, and a server stops, while one writer writes. No acknowledged write is lost, and a
+// watch on another server yields every change once.
 func TestLeaderChangeLosesNothing(t *testing.T) {
 	servers := serveCluster(t)
 	var all []string

@@ -176,7 +176,7 @@ func TestRecreatedStreamExpiresWatches(t *testing.T) {
 	}
 }
 
-// Somebody limits the stream while a watch runs.
+// Another client limits the stream while a watch runs.
 func TestStreamWithNewLimitsIsRejected(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	cfg := nats.Config{Stream: newStream(t, js), Poll: 5 * time.Millisecond}
@@ -198,7 +198,7 @@ func TestStreamWithNewLimitsIsRejected(t *testing.T) {
 	}
 }
 
-// While writers write and the history is trimmed, each list is compared with what the changes up to its version make.
+// While writers write and the history is trimmed, each list is compared with the changes up to its version.
 func TestListIsASnapshotDuringWrites(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"all history": 100_000, "short history": 700} {
@@ -281,7 +281,7 @@ func TestListIsASnapshotDuringWrites(t *testing.T) {
 	}
 }
 
-// A consumer of the server that is gone, or that is stuck, takes nothing with it.
+// A missing or stuck server-side consumer loses no changes.
 func TestWatchSurvivesLossOfItsConsumer(t *testing.T) {
 	t.Parallel()
 	for name, hurt := range map[string]func(ctx context.Context, s jetstream.Stream, consumer string) error{

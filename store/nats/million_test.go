@@ -21,7 +21,7 @@ import (
 
 var objects = flag.Int("objects", 2000, "how many objects the test of a large store lists; a tenth as many changes are watched")
 
-// A large store is listed, and many changes are watched, in memory that is logged. The server is another process.
+// The test lists a large store and watches many changes, and logs the memory. The server is another process.
 func TestLargeStoreIsListedAndWatched(t *testing.T) {
 	js := reach(t, process(t).Addr())
 	cfg := nats.Config{Timeout: time.Minute}

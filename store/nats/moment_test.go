@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
-// A list has begun to read when an object is deleted, and the deletion is trimmed before the list comes to it.
+// After a list has started, an object is deleted, and the deletion is trimmed before the list reaches it.
 func TestListOvertakenByTrimmerRestarts(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
@@ -44,7 +44,8 @@ func TestListOvertakenByTrimmerRestarts(t *testing.T) {
 	assert.Equal(t, 2, begun)
 }
 
-// A consumer is held up while an object is deleted and the deletion is trimmed. The watch tells the deletion, or expires.
+// A consumer is blocked while an object is deleted and the deletion is trimmed. The watch yields the deletion or
+// expires.
 func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 	for _, grace := range []time.Duration{time.Millisecond, time.Second} {
 		t.Run(fmt.Sprint("grace ", grace), func(t *testing.T) {
@@ -91,7 +92,7 @@ func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 	}
 }
 
-// Messages are lost with a connection, after the server has sent them. The watch tells them before anything later.
+// A connection loses messages that the server has sent. The watch yields them before any later ones.
 func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 	s := serve(t)
 	proxy := servertest.NewProxy(t, s.Addr().String())
@@ -140,7 +141,8 @@ func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 	assert.Equal(t, written, told)
 }
 
-// The stream is purged and written again before the watch asks for anything. What it is sent is above all marks.
+// The stream is purged and written again before the watch requests anything. All messages that it receives are above
+// its marks.
 func TestWatchReceivingChangesAfterPurgeExpires(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)

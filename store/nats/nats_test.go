@@ -158,7 +158,7 @@ func TestTwoStreamsAreTwoDatabases(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Below the engine, which refuses some of them, a key is any bytes.
+// Below the engine, which rejects some keys, a key is any bytes.
 func TestKeyIsAnyBytesOrRejected(t *testing.T) {
 	t.Parallel()
 	js := connect(t, serve(t).ClientURL())
@@ -241,7 +241,7 @@ func TestOversizedRecordIsRejected(t *testing.T) {
 	require.NoError(t, err, "an allowed record fits, and the term was not recorded")
 }
 
-// If the record changes between the read and the write, the write is decided again or refused.
+// If the record changes between the read and the write, decide is called again, or the write is rejected.
 func TestOvertakenWriteRestarts(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)

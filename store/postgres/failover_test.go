@@ -117,7 +117,7 @@ func TestWatchDoesNotResumeFromVersionLostInFailover(t *testing.T) {
 	assert.Equal(t, []string{"a", "last"}, told)
 }
 
-// The same of a table. Its versions are numbers of transactions, and the promoted standby gives the lost ones again.
+// A table's versions are transaction IDs, and the promoted standby reuses the lost ones.
 func TestTableCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
@@ -151,8 +151,8 @@ func TestTableCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	agree(t, direct, cfg, inf)
 }
 
-// The same of a query. The poll after the failover compares all rows, so the cache is right. The version tells nothing until the
-// numbers of transactions have passed those that were lost.
+// The poll after the failover compares all rows, so the cache is correct. The version does not advance until the
+// transaction IDs have passed the lost ones.
 func TestQueryCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	t.Parallel()
 	l := newLoss(t)
@@ -197,8 +197,8 @@ func TestQueryCacheIsCorrectAfterLossyFailover(t *testing.T) {
 	}))
 }
 
-// A server that crashes gives the numbers of transactions again that have left no trace on its disk: those that were rolled
-// back, and those of writers that did not wait for it (synchronous_commit=off).
+// A server that crashes reuses transaction IDs that left no trace on its disk: those that were rolled back, and those
+// of writers with synchronous_commit=off.
 func TestTableCacheIsCorrectAfterCrash(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "wal_writer_delay=10s")

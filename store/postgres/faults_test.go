@@ -163,7 +163,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 	}
 }
 
-// The watches are away while the history is trimmed. Each ends then, and the informer lists again.
+// The history is trimmed while the watches are disconnected. Each one expires, and the informer lists again.
 func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
@@ -178,7 +178,7 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
 }
 
-// A server that accepts connections and never answers: a call ends with its context.
+// The server accepts connections and never replies. A call ends with its context.
 func TestCallToHangingServerEndsWithContext(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -138,7 +138,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// An older transaction delays the cache. The key that has written is held, and others are not.
+// An older transaction delays the cache. The writing key is held, and others are not.
 func TestKeyIsHeldUntilTableCacheShowsItsTransaction(t *testing.T) {
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
 	cfg := newTable(t, pool)

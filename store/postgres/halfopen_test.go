@@ -38,7 +38,8 @@ func inTime(t *testing.T, f func()) {
 	}
 }
 
-// The connection for notifications is half-open, and all others work. It is idle most of the time, so this happens to it first.
+// The connection for notifications is half-open, and all others work. It is idle most of the time, so it is affected
+// first.
 func TestHalfOpenNotificationConnectionIsReplaced(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
@@ -72,7 +73,7 @@ func TestHalfOpenNotificationConnectionIsReplaced(t *testing.T) {
 	<-ended
 }
 
-// A connection is half-open when a list ends, and the transaction of the list can not be ended in order.
+// A connection becomes half-open at the end of a list, so the transaction of the list cannot be ended in order.
 func TestListReturnsIfConnectionHangsAtItsEnd(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
@@ -105,8 +106,8 @@ func TestListReturnsIfConnectionHangsAtItsEnd(t *testing.T) {
 	})
 }
 
-// A server is gone without a word, and every idle connection of the pool is half-open. The first read that waits in vain is the
-// last one: the next read does not try the next of these connections.
+// A server has disappeared, and every idle connection of the pool is half-open. Only the first read waits in vain:
+// the next read does not try the other idle connections.
 func TestOneReadDetectsHalfOpenConnections(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")

@@ -42,7 +42,7 @@ func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	})
 }
 
-// One statement changes all rows of a table, in one transaction. A watch tells each change.
+// One statement changes all rows of a table in one transaction. A watch yields each change.
 func TestMillionRowUpdateIsReportedInBoundedMemory(t *testing.T) {
 	t.Parallel()
 	rows := 10_000

@@ -75,7 +75,8 @@ func TestQueryKeepsTheSourceContract(t *testing.T) {
 	}
 }
 
-// Eight writers change five rows in transactions that overlap. A cache at the version of a later transaction has the table.
+// Eight writers change five rows in overlapping transactions. A cache at the version of a later transaction equals
+// the table.
 func TestQueryCacheMatchesQueryDespiteOverlaps(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off", "deadlock_timeout=10ms").Addr())
@@ -129,8 +130,8 @@ func sitesNow(t *testing.T, pool *pgxpool.Pool) map[string]site {
 // cached returns what a cache holds.
 func cached(inf *informer.Informer[string, site]) map[string]site { return maps.Collect(inf.All()) }
 
-// An older transaction stays open. A query shows what a younger one has committed, but its version does not tell, so the key that
-// has written is held.
+// An older transaction stays open. A query shows the commit of a younger one, but its version does not include it, so
+// the writing key is held.
 func TestKeyIsHeldUntilQueryVersionIncludesItsTransaction(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())

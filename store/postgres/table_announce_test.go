@@ -268,7 +268,8 @@ func writersNeverWaitForTheLocksOfAnnouncements(t *testing.T, pool *pgxpool.Pool
 	await(t, seen, site{"1", 1})
 }
 
-// A session keeps the plan of its first update. A plan that compares each row with each would take minutes for these.
+// A session keeps the plan of its first update. A plan that compares every row with every other would take minutes
+// here.
 func TestLargeUpdateAfterSmallOneIsNotQuadratic(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())

@@ -19,7 +19,7 @@ import (
 //go:embed testdata/log1.sql
 var log1 string
 
-// A log of before, with changes of which some are superseded, is refused, then brought up to date, and tells everything.
+// A log with the old layout, which has superseded changes, is rejected, then migrated, and then yields everything.
 func TestOlderLogIsMigrated(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
@@ -53,7 +53,7 @@ func TestOlderLogIsMigrated(t *testing.T) {
 	assert.Equal(t, site{"2", 1 + 2 + 2*3}, replayed["2"])
 }
 
-// No index finds the rows by their key.
+// No index covers the key.
 func TestKeyNeedsNoIndex(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
@@ -68,7 +68,7 @@ func TestKeyNeedsNoIndex(t *testing.T) {
 	agree(t, pool, cfg, inf)
 }
 
-// A session that follows a row with a long history does not read the history again for each change.
+// A watch of a row with a long history does not read the history again for each change.
 func TestRowWithLongHistoryIsReadInLinearTime(t *testing.T) {
 	t.Parallel()
 	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())

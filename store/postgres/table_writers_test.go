@@ -57,7 +57,7 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 	return err
 }
 
-// Eight writers change five rows in transactions that overlap. Informers that list at any moment end up with the table.
+// Eight writers change five rows in overlapping transactions. Informers that list at any time converge to the table.
 func TestTableCachesMatchTableDespiteOverlaps(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "deadlock_timeout=10ms")

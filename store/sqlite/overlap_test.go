@@ -22,7 +22,7 @@ import (
 // soon is how much later than its context a call may return on a busy machine. It is less than the BusyTimeout of these tests.
 const soon = 5 * time.Second
 
-// Another program has the whole file locked, as the last one that closes it does.
+// Another program has locked the whole file, as the last one to close it does.
 func TestOpenOfLockedFileEndsWithContext(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
@@ -47,7 +47,8 @@ func TestOpenOfLockedFileEndsWithContext(t *testing.T) {
 	open(t, path, sqlite.Config{Existing: true})
 }
 
-// Writers, readers, and watches are under way when the Backend is closed, some of the writers behind another process.
+// Writers, readers, and watches are in flight when the Backend is closed. Some of the writers wait for another
+// process.
 func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")
@@ -119,7 +120,7 @@ func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 	assert.NotZero(t, kept)
 }
 
-// While a list reads a snapshot, nothing that was written since can leave the WAL. Afterwards the file is used again from its beginning.
+// While a list reads a snapshot, later writes cannot leave the WAL. Afterwards, the WAL is reused from its beginning.
 func TestLongListKeepsWALOnlyWhileItRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")

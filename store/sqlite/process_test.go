@@ -68,7 +68,7 @@ func sound(t testing.TB, db *sqlite.Backend) {
 	assert.Equal(t, "ok", sound)
 }
 
-// The watches are away while the history is trimmed. Each ends then, and the informer lists again.
+// The history is trimmed while the watches are disconnected. Each one expires, and the informer lists again.
 func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")

@@ -213,7 +213,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 	assert.Equal(t, b.Version, l.Version)
 }
 
-// A transaction of another pool that has read before another writer wrote can no longer write.
+// A transaction of another pool has read before another writer committed. It can no longer write.
 func TestTransactionOnOldSnapshotWritesNothing(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db := open(t, path, sqlite.Config{})
@@ -359,7 +359,7 @@ func TestDamagedRecordIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the term of lease "shop" has 1 bytes, not 8`)
 }
 
-// Every page of a list is of one snapshot, whatever is written in between.
+// Every page of a list is from one snapshot, despite concurrent writes.
 func TestPagedListIsASnapshot(t *testing.T) {
 	path := filepath.Join(tempDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
@@ -415,8 +415,7 @@ func TestProcessesMayCreateFileConcurrently(t *testing.T) {
 	}
 }
 
-// A clock that is wrong changes nothing: no statement reads it, and the spans that the package measures are of the
-// monotonic clock.
+// A wrong clock has no effect: no statement reads it, and the package measures durations with the monotonic clock.
 func TestNoStatementReadsClock(t *testing.T) {
 	statements := strings.ToLower(sqlite.Statements())
 	require.Contains(t, statements, "insert into")

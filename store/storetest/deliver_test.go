@@ -122,8 +122,7 @@ func TestHeldWatchesLagThenMissNothing(t *testing.T) {
 	})
 }
 
-// A cache follows whatever a real source may do, and it does not survive an event that is lost: the legal faults are legal, and
-// the illegal one is not.
+// A cache converges after everything that a real source may do, but not after a lost event.
 func TestCacheSurvivesLegalFaultsButNotLostEvent(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {

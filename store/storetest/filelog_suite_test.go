@@ -42,8 +42,8 @@ func put(t *testing.T, l *fileLog, key, value string, fences ...backend.Fence) (
 	})
 }
 
-// However much of the last write reached the file before its writer died: readers see the write before it, and the next
-// writer cuts the rest off.
+// The last write may be torn at any byte when its writer dies. Readers see the write before it, and the next writer
+// truncates the rest.
 func TestPartialWriteIsDiscarded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	one := handle(t, path)
@@ -80,7 +80,7 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 	}
 }
 
-// The rest of a long write that was torn may look like a write of its own, from where the next one ends.
+// The remainder of a torn long write may look like a separate write, starting at the end of the next one.
 func TestTruncatedWriteDoesNotReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	ghost := handle(t, path)

@@ -288,7 +288,8 @@ func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Preconditi
 	return s.Store.Delete(ctx, key, s.once)
 }
 
-// Rules that come and go while many write and watch: each failed call is one that a rule has hit, and the rest is applied.
+// Rules are added and removed during concurrent writes and watches. A rule matched each failed call, and all other
+// calls take effect.
 func TestConcurrentCallsWithChangingRules(t *testing.T) {
 	s, memory := intercepted(t)
 	ctx, stop := context.WithCancel(t.Context())

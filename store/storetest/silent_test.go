@@ -15,8 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-// A connection that dies without an error looks like a source in which nothing happens. Only the bookmarks that a store
-// promises tell the two apart.
+// A connection that dies without an error looks like an idle source. Only promised bookmarks distinguish the two.
 func TestInformerWithHangingWatchIsStale(t *testing.T) {
 	type source = informer.ListWatcher[object]
 	for name, sourceOf := range map[string]func(s store.Store[thing]) source{

@@ -163,7 +163,7 @@ func TestWaitMappedWaitsForNextStart(t *testing.T) {
 	})
 }
 
-// The context of a mapper is that of the Start: it has its values, and ends when the feed has to stop.
+// The context of a mapper has the values of the context of Start. It ends when the feed stops.
 func TestMapperContextEndsWithFeed(t *testing.T) {
 	type valueKey struct{}
 	for _, again := range []bool{false, true} {

@@ -98,7 +98,8 @@ func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
 	require.False(t, b.Busy(x))
 }
 
-// A connection that was accepted before its backend was taken out, and has not chosen yet, chooses among the new ones.
+// A connection that was accepted before its backend was removed, and has not chosen one yet, chooses among the new
+// backends.
 func TestFailedDialTriesCurrentBackends(t *testing.T) {
 	var b *balancer.Balancer
 	y := named(t, "y")

@@ -130,7 +130,7 @@ func TestDrainingReplicaRunsUntilStopped(t *testing.T) {
 	w.untilGone()
 }
 
-// A process that was suspended may have lost its right to act since it looked.
+// A suspended process may have lost its right to act since its last check.
 func TestNothingIsStartedOrSignaledWithoutPermission(t *testing.T) {
 	var permit error
 	type key struct{}
@@ -234,7 +234,7 @@ func TestProbeChecksReplicaIdentity(t *testing.T) {
 	require.NoError(t, broken.Close())
 }
 
-// When this process cannot ask, for want of descriptors, that says nothing of the replica.
+// If this process cannot probe because it has no descriptors left, that says nothing about the replica.
 func TestProbeErrorOfMachineIsNoFailure(t *testing.T) {
 	w := run(t, machine.Config{})
 	r := w.running("a-1")

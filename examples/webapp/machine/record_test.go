@@ -275,8 +275,9 @@ func TestSuspendedRemoverBlocksNobody(t *testing.T) {
 	w.start("a-1")
 }
 
-// TestConcurrentListsAreCorrect has two Machines list, and others open, while one starts and stops: none may fail, and none may miss a
-// replica for which Start has returned and Stop was not called, or take one that is dead for alive.
+// In TestConcurrentListsAreCorrect, several Machines list, and others open, while one starts and stops replicas. No
+// list may fail or report a dead replica as alive. No list may miss a replica for which Start has returned and Stop
+// was not called.
 func TestConcurrentListsAreCorrect(t *testing.T) {
 	w := run(t, machine.Config{})
 	var mu sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
 
-// TestEveryEditOfThreeFilesIsResolved walks every state that three files, two names and two ports can bring about, and
-// in each of them every edit of all files at once, and checks the guarantees.
+// TestEveryEditOfThreeFilesIsResolved walks every state that three files, two names, and two ports can reach. In each
+// state, it tries every simultaneous edit of all files, and checks the guarantees.
 func TestEveryEditOfThreeFilesIsResolved(t *testing.T) {
 	files := []string{"1.json", "2.json", "3.json"}
 	const absent, broken = 0, 1 // from 2 on: a manifest

@@ -153,7 +153,7 @@ func TestStatusCreatesNoDirectory(t *testing.T) {
 	require.NoDirExists(t, r.state)
 }
 
-// On a disk that is full the lease cannot be renewed, and so it is lost.
+// On a full disk, the lease cannot be renewed, so it is lost.
 func TestCtrlCWithoutLeaseNamesReplicasLeftRunning(t *testing.T) {
 	r := newRig(t, app(t, "hello", 2))
 	p := r.program("-lease", "1s")

@@ -61,7 +61,8 @@ func TestPlanKeepsReadyAndSurgeLimits(t *testing.T) {
 	})
 }
 
-// When whatever starts gets ready and whatever is stopped ends, the plans come to an end: N ready, all of the revision.
+// If every started replica becomes ready and every stopped one ends, the plans end with N ready replicas of the
+// current revision.
 func TestPlansReachSpecFromEveryFleet(t *testing.T) {
 	eachFleet(func(f fleet) {
 		spec := DeploymentSpec{Replicas: f.n}
@@ -83,7 +84,7 @@ func TestPlansReachSpecFromEveryFleet(t *testing.T) {
 	})
 }
 
-// A revision that never gets ready takes nothing down, and the next one gets through although it is there.
+// A revision that never becomes ready stops no other replica, and the next revision is still rolled out.
 func TestUnreadyRevisionIsReplacedByNext(t *testing.T) {
 	bad, good := DeploymentSpec{Replicas: 3, Message: "bad"}, DeploymentSpec{Replicas: 3, Message: "good"}
 	rs := fleet{oldReady: 3}.replicas(bad)

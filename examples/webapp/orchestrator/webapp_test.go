@@ -30,7 +30,7 @@ func TestProgramStartsAndServes(t *testing.T) {
 	require.True(t, serves(hello))
 }
 
-// A worker that ran before the manifests are known would take the replica of an earlier run for an orphan.
+// A worker that ran before the manifests are known would treat the replica of an earlier run as an orphan.
 func TestAllCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello)
@@ -281,7 +281,7 @@ func (r *rig) manifestsSynced() bool { return r.Orchestrator.manifests.HasSynced
 // errOf returns the error of a call that returns an object too.
 func errOf[T any](_ store.Object[T], err error) error { return err }
 
-// A replica that ended while connections were on their way to it would lose them.
+// A replica that stopped while connections were in flight to it would lose them.
 func TestReplicaStopsAfterLastConnectionEnds(t *testing.T) {
 	hello := app(t, "hello", 1)
 	r := newRig(t, hello).start()

@@ -128,7 +128,7 @@ func TestAddressWithoutDatabaseIsRejected(t *testing.T) {
 	}
 }
 
-// A command that only reads finds nothing in an empty database, and leaves nothing there: the second one finds the same.
+// A read-only command finds nothing in an empty database and creates nothing there. A second one finds the same.
 func TestStatusCreatesNothing(t *testing.T) {
 	for name, missing := range map[string]string{
 		"etcd":     `the key "webapp/layout" is missing`,

@@ -158,7 +158,8 @@ func TestHandlerFollowsCacheInAnyOrder(t *testing.T) {
 	}
 }
 
-// A resync in pieces is every object once, in the order of the cache, and each piece is as the cache is when its turn comes.
+// A resync in pieces delivers every object once, in cache order. Each piece shows the cache at the time of its
+// delivery.
 func TestResyncDeliversEveryObjectInPieces(t *testing.T) {
 	c := newChanged()
 	for key := range 7 {

@@ -14,7 +14,7 @@ import (
 
 const evil = `"><script>alert('x')</script><img src=x onerror=alert(1)>&`
 
-// Wherever a text comes from, it is text.
+// Text from any source is escaped.
 func TestEveryTextIsEscaped(t *testing.T) {
 	p := page.Page{Title: evil, Failures: []page.Failure{{
 		Problem: evil, Severity: evil, Rule: evil, Means: evil, Plan: evil, Lanes: []string{evil},

@@ -75,7 +75,8 @@ func (r *running) next(t *testing.T) string {
 	}
 }
 
-// The page, from the beginning to the end: a table with rows, the log, two copies of the program, and a leader that is killed.
+// The test follows the page from beginning to end: a table with rows, the log, two copies of the program, and a
+// killed leader.
 func TestStandbyTakesOver(t *testing.T) {
 	url := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
 	pool, err := pgxpool.New(t.Context(), url)

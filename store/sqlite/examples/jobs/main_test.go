@@ -55,7 +55,8 @@ func start(t *testing.T, args ...string) *running {
 	return r
 }
 
-// A process is killed again and again while its jobs run. Each run is done, in order; the one that was under way is repeated at most.
+// A process is killed repeatedly while its jobs run. Each run is done, in order. Only the run in flight may be
+// repeated.
 func TestJobsResumeAfterKill(t *testing.T) {
 	const runs, kills = 40, 2
 	file := filepath.Join(t.TempDir(), "jobs.db")
