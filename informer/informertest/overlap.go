@@ -51,7 +51,7 @@ func overlapCases[T any]() []testCase[T] {
 			newWorld(t, s).overlap(o.first, o.second)
 		}})
 	}
-	return append(all, testCase[T]{"caches that follow many writers reach the true state", func(t testing.TB, s Subject[T]) {
+	return append(all, testCase[T]{"caches following many writers converge", func(t testing.TB, s Subject[T]) {
 		newWorld(t, s).manyWriters()
 	}})
 }

@@ -228,7 +228,7 @@ func TestSuiteDetectsLateCommitsWithoutOverlap(t *testing.T) {
 			s.Overlap = nil
 			return s
 		})
-		assert.Contains(t, failed["caches that follow many writers reach the true state"], "differs from the source")
+		assert.Contains(t, failed["caches following many writers converge"], "differs from the source")
 	})
 }
 

@@ -42,7 +42,7 @@ func TestPostgres(t *testing.T) {
 		"the history is trimmed":                                  trimmed,
 		"a lost listener only costs time":                         lostListener,
 		"the last watch releases its connection":                  givesUp,
-		"a record that is damaged is named":                       damaged,
+		"a damaged record is named":                               damaged,
 		"the view shows live objects":                             view,
 		"without prepared statements":                             poolerModes,
 	} {

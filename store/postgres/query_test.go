@@ -47,7 +47,7 @@ func TestQueryKeepsTheSourceContract(t *testing.T) {
 	pool := connect(t, server.Addr())
 	for i, c := range informertest.Cases[site]() {
 		t.Run(c.Name, func(t *testing.T) {
-			if strings.Contains(c.Name, "many writers") || strings.Contains(c.Name, "while objects change") {
+			if strings.Contains(c.Name, "many writers") || strings.Contains(c.Name, "during changes") {
 				t.Skip("a query may report a change before its version passes")
 			}
 			table := fmt.Sprint("sites", i)

@@ -22,11 +22,11 @@ func TestAnnouncements(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
-		"announcing transactions are serialized":                     oneTransactionAtATimeAnnounces,
-		"a commit without a notification is seen soon":               aCommitThatNobodyAnnouncesIsSeenSoon,
-		"every commit of many writers is seen soon":                  everyCommitOfManyWritersIsSeenSoon,
-		"a commit is seen at the next poll if announcements are off": aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff,
-		"writers never wait for the locks of announcements":          writersNeverWaitForTheLocksOfAnnouncements,
+		"announcing transactions are serialized":                     announcingTransactionsAreSerialized,
+		"a commit without a notification is seen soon":               unannouncedCommitIsSeenSoon,
+		"every commit of many writers is seen soon":                  everyCommitIsSeenSoon,
+		"a commit is seen at the next poll if announcements are off": commitIsSeenAtNextPollWithoutAnnouncements,
+		"writers never wait for the locks of announcements":          writersNeverWaitForAnnouncementLocks,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
@@ -88,7 +88,7 @@ func listen(t *testing.T, pool *pgxpool.Pool, cfg postgres.TableConfig) (heard f
 	}
 }
 
-func oneTransactionAtATimeAnnounces(t *testing.T, pool *pgxpool.Pool) {
+func announcingTransactionsAreSerialized(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 9)
 	heard := listen(t, pool, cfg)
 	write := func(row int) (pid uint32) {
@@ -177,7 +177,7 @@ func await(t *testing.T, seen <-chan site, want site) {
 }
 
 // Without the look that follows, each round would take 2.5 s.
-func aCommitThatNobodyAnnouncesIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
+func unannouncedCommitIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 3)
 	seen := revisions(t, pool, cfg)
 	start := time.Now()
@@ -196,7 +196,7 @@ func aCommitThatNobodyAnnouncesIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // Writers overlap in bursts, so most of their commits are announced by others.
-func everyCommitOfManyWritersIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
+func everyCommitIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
 	const writers, bursts, writes = 8, 20, 3
 	cfg := seeded(t, pool, writers)
 	seen := revisions(t, pool, cfg)
@@ -241,7 +241,7 @@ func everyCommitOfManyWritersIsSeenSoon(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // The transaction that announces rolls back, so the other one is not announced.
-func aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff(t *testing.T, pool *pgxpool.Pool) {
+func commitIsSeenAtNextPollWithoutAnnouncements(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 3)
 	cfg.Poll = 50 * time.Millisecond
 	seen := revisions(t, pool, cfg)
@@ -254,7 +254,7 @@ func aCommitIsSeenAtTheNextPollIfAnnouncementsAreOff(t *testing.T, pool *pgxpool
 }
 
 // The user of the table has all locks that a table uses, and writers and watches continue.
-func writersNeverWaitForTheLocksOfAnnouncements(t *testing.T, pool *pgxpool.Pool) {
+func writersNeverWaitForAnnouncementLocks(t *testing.T, pool *pgxpool.Pool) {
 	cfg := seeded(t, pool, 3)
 	cfg.Poll = 50 * time.Millisecond
 	seen := revisions(t, pool, cfg)

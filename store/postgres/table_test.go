@@ -73,24 +73,24 @@ func TestTable(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
-		"a table is a source":                                  aTableIsASource,
-		"every statement reaches the cache":                    everyStatementReachesTheCache,
-		"the last state wins regardless of transaction IDs":    theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions,
-		"a deletion has the row as it was":                     aDeletionHasTheRowAsItWas,
-		"a list is as of its version":                          aListIsAsOfItsVersion,
-		"versions of two tables can be compared":               versionsOfTwoTablesCanBeCompared,
-		"an open transaction causes delay and is named":        anOpenTransactionDelaysAndIsNamed,
-		"the log is trimmed up to the oldest open transaction": theLogIsTrimmedButNotBehindAnOpenTransaction,
-		"InstallTable and NewTable reject invalid arguments":   installTableAndNewTableRefuseWhatIsWrong,
-		"a writer needs no rights on the log":                  aWriterNeedsNoRightsOnTheLog,
-		"a scan that fails is an error":                        aScanThatFailsIsAnError,
-		"names and rows may contain any characters":            namesAndRowsMayHaveAnyCharacters,
+		"a table keeps the source contract":                    tableKeepsTheSourceContract,
+		"every statement reaches the cache":                    everyStatementReachesCache,
+		"the last state wins regardless of transaction IDs":    lastStateWinsRegardlessOfTransactionIDs,
+		"a deletion has the last row":                          deletionHasLastRow,
+		"a list matches its version":                           listMatchesItsVersion,
+		"versions of two tables are comparable":                versionsOfTwoTablesAreComparable,
+		"an open transaction causes delay and is named":        openTransactionDelaysAndIsNamed,
+		"the log is trimmed up to the oldest open transaction": logIsTrimmedUpToOldestOpenTransaction,
+		"InstallTable and NewTable reject invalid arguments":   invalidTableArgumentsAreRejected,
+		"a writer needs no rights on the log":                  writerNeedsNoRightsOnLog,
+		"a failed scan is an error":                            failedScanIsAnError,
+		"names and rows may contain any characters":            namesAndRowsMayContainAnyCharacters,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
 }
 
-func aTableIsASource(t *testing.T, pool *pgxpool.Pool) {
+func tableKeepsTheSourceContract(t *testing.T, pool *pgxpool.Pool) {
 	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
 		cfg := newTable(t, pool)
 		name := sqlName(cfg)
@@ -187,7 +187,7 @@ func agree(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig, inf *info
 	}
 }
 
-func everyStatementReachesTheCache(t *testing.T, pool *pgxpool.Pool) {
+func everyStatementReachesCache(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	cfg.WithoutNotify, cfg.Poll = true, 5*time.Millisecond // or nothing could be prepared
 	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
@@ -241,7 +241,7 @@ func everyStatementReachesTheCache(t *testing.T, pool *pgxpool.Pool) {
 
 // Two transactions write one row. The order of their numbers is not that of their writes, and a third transaction makes a
 // watch see the one without the other.
-func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T, pool *pgxpool.Pool) {
+func lastStateWinsRegardlessOfTransactionIDs(t *testing.T, pool *pgxpool.Pool) {
 	for _, c := range []struct{ before, younger, older string }{
 		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`},
 		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `DELETE FROM T`},
@@ -286,7 +286,7 @@ func theLastStateIsTheLastStateWhateverTheNumbersOfTheTransactions(t *testing.T,
 	}
 }
 
-func aDeletionHasTheRowAsItWas(t *testing.T, pool *pgxpool.Pool) {
+func deletionHasLastRow(t *testing.T, pool *pgxpool.Pool) {
 	type row struct {
 		Tenant  int64
 		ID      string
@@ -327,7 +327,7 @@ func aDeletionHasTheRowAsItWas(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // While an older transaction is open, a younger one commits. A list is as of before both, and its watch tells both.
-func aListIsAsOfItsVersion(t *testing.T, pool *pgxpool.Pool) {
+func listMatchesItsVersion(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	name := sqlName(cfg)
 	table := sitesIn(t, pool, cfg)
@@ -361,7 +361,7 @@ func aListIsAsOfItsVersion(t *testing.T, pool *pgxpool.Pool) {
 	}, told)
 }
 
-func versionsOfTwoTablesCanBeCompared(t *testing.T, pool *pgxpool.Pool) {
+func versionsOfTwoTablesAreComparable(t *testing.T, pool *pgxpool.Pool) {
 	one, two := newTableInLog(t, pool, "shared log"), newTableInLog(t, pool, "shared log")
 	table := sitesIn(t, pool, one)
 	caches := []*informer.Informer[string, site]{follow(t, table), follow(t, sitesIn(t, pool, two))}
@@ -381,7 +381,7 @@ func versionsOfTwoTablesCanBeCompared(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-func anOpenTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
+func openTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	table := sitesIn(t, pool, cfg)
 	d, err := table.Delay(t.Context())
@@ -412,7 +412,7 @@ func anOpenTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
 	agree(t, pool, cfg, follow(t, table))
 }
 
-func theLogIsTrimmedButNotBehindAnOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
+func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	cfg.History = 10
 	name, log := sqlName(cfg), pgx.Identifier{cfg.Schema, "changes"}.Sanitize()
@@ -450,7 +450,7 @@ func theLogIsTrimmedButNotBehindAnOpenTransaction(t *testing.T, pool *pgxpool.Po
 	require.ErrorIs(t, watchOnce(inf.Version()+1000), informer.ErrExpired, "the server was restored from a backup")
 }
 
-func installTableAndNewTableRefuseWhatIsWrong(t *testing.T, pool *pgxpool.Pool) {
+func invalidTableArgumentsAreRejected(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, pool, `CREATE TABLE keyless (a integer, b integer NOT NULL)`)
 	exec(t, pool, `CREATE TABLE fine (a integer PRIMARY KEY)`)
 	exec(t, pool, `CREATE VIEW seen AS SELECT * FROM fine`)
@@ -509,7 +509,7 @@ func installTableAndNewTableRefuseWhatIsWrong(t *testing.T, pool *pgxpool.Pool) 
 }
 
 // Every name of a TableConfig is hostile, and so are the rows.
-func namesAndRowsMayHaveAnyCharacters(t *testing.T, pool *pgxpool.Pool) {
+func namesAndRowsMayContainAnyCharacters(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, pool, `CREATE TABLE witness (a integer)`)
 	for i, name := range []string{
 		`a"; DROP TABLE witness; --`, `'; DROP TABLE witness; --`, `it's`, `$$`, `$$; DROP TABLE witness; --`, `$setpoint0$`, `{table}`, `{key}`, `\`, `%s`, `a.b`, `Ünï`, "tab\t", strings.Repeat("x", 60),
@@ -555,7 +555,7 @@ func namesAndRowsMayHaveAnyCharacters(t *testing.T, pool *pgxpool.Pool) {
 }
 
 // A role that may write the table, and nothing else, writes as before.
-func aWriterNeedsNoRightsOnTheLog(t *testing.T, pool *pgxpool.Pool) {
+func writerNeedsNoRightsOnLog(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	exec(t, pool, `CREATE ROLE clerk`)
 	exec(t, pool, `GRANT SELECT, INSERT, UPDATE, DELETE ON `+sqlName(cfg)+` TO clerk`)
@@ -573,7 +573,7 @@ func aWriterNeedsNoRightsOnTheLog(t *testing.T, pool *pgxpool.Pool) {
 	}))
 }
 
-func aScanThatFailsIsAnError(t *testing.T, pool *pgxpool.Pool) {
+func failedScanIsAnError(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	broken := errors.New("broken")
 	table, err := postgres.NewTable(t.Context(), pool, func(pgx.CollectableRow) (site, error) { return site{}, broken }, cfg)
