@@ -154,7 +154,7 @@ func TestStatusCreatesNoDirectory(t *testing.T) {
 }
 
 // On a full disk, the lease cannot be renewed, so it is lost.
-func TestCtrlCWithoutLeaseNamesReplicasLeftRunning(t *testing.T) {
+func TestCtrlCWithoutLeaseNamesReplicasLeftBehind(t *testing.T) {
 	r := newRig(t, app(t, "hello", 2))
 	p := r.program("-lease", "1s")
 	p.line("Running")

@@ -63,6 +63,7 @@ func (r *rig) program(args ...string) *program {
 }
 
 // line waits for a line of the output that has all the words.
+// The words must not be in the name of the test: lines may contain paths below t.TempDir, which have that name.
 func (p *program) line(words ...string) string {
 	p.t.Helper()
 	var seen []string

@@ -74,7 +74,7 @@ func TestAppGetsOwnedDeploymentAndService(t *testing.T) {
 	assert.Equal(t, ServiceSpec{Port: hello.Port}, s.Value.Spec)
 }
 
-func TestDeletedChildIsRecreatedAndReplicasKeepRunning(t *testing.T) {
+func TestDeletedChildIsRecreatedAndKeepsItsReplicas(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello).start()
 	pids := r.running(hello)
