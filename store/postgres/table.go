@@ -36,7 +36,7 @@ import (
 // A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception. If two
 // transactions write the same row in a different order than that of their numbers, a watch reports the state after both when it reports the
 // first. It may then report the addition of a row that exists, or the deletion of one that does not. The last event of a row is always
-// right.
+// right. If one transaction writes a row several times, several of its events may have the row as the transaction left it.
 //
 // After a TRUNCATE, or if its version is no longer in the history, a watch ends with [informer.ErrExpired]: the informer lists again, and
 // finds deletions by comparison. So do all watches once after the server has crashed or a standby was promoted, because both reuse
@@ -60,19 +60,27 @@ type tableQueries struct {
 // newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would otherwise read the
 // whole table for each page, because it does not know how much of it is in memory.
 func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
-	var on []string
-	for _, column := range cfg.Key {
-		name := pgx.Identifier{column}.Sanitize()
-		on = append(on, "t."+name+" = k."+name)
+	on := func(of string) string {
+		var same []string
+		for _, column := range cfg.Key {
+			name := pgx.Identifier{column}.Sanitize()
+			same = append(same, of+"."+name+" = k."+name)
+		}
+		return strings.Join(same, " AND ")
 	}
-	row := "{table} t ON {on}"
-	if indexed {
-		row = "LATERAL (SELECT t.* FROM {table} t WHERE {on} LIMIT 1) t ON true"
+	row := "LATERAL (SELECT t.xmin AS {writer}, t.* FROM {table} t WHERE {on} LIMIT 1) r ON true"
+	if !indexed {
+		row = "(SELECT t.xmin AS {writer}, t.* FROM {table} t) r ON {on r}"
+	}
+	const writer = `"setpoint writer"`
+	columns := cfg.columns("t")
+	if len(cfg.Columns) > 0 { // t.* has it
+		columns = "t." + writer + ", " + columns
 	}
 	_, writing := cfg.locks()
 	with := strings.NewReplacer(
 		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
-		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", strings.Join(on, " AND "),
+		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", on("t"), "{on r}", on("r"), "{writer}", writer, "{writer and columns of t}", columns,
 		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
 		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing,
 		"{first key}", pgx.Identifier{cfg.Key[0]}.Sanitize(), "{batch}", strconv.Itoa(batchSize),

@@ -50,23 +50,31 @@ const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_so
 // pageSQL reads the next entries of the log after a version and an id. It is one statement, so it has one snapshot. The limit is a
 // constant, because for a parameter the planner assumes a tenth of the log. For each entry e, it reads:
 //
-//   - n, the next entry of the key.
+//   - r, the current row, with the transaction that wrote it.
+//   - n, the next entry of the key. If the transaction of e wrote r, nothing has written the row since that transaction, and r is the row
+//     after e. Then n is not searched, unless e is a deletion. A savepoint has a number of its own, so n is searched for rows written
+//     after one.
 //   - s, whether a transaction with a lower number has written the row later. That transaction was open at the time of e, so it is not
 //     below oldest. So s only searches up to the next entry whose oldest is above the transaction of e. That is mostly n, so the search is
 //     short.
-//   - t, the current row. If there is no n, it is the row after e.
+//   - t, which is r if there is no n.
 //   - d, the row as e or n found it.
+//
+// OFFSET 0 keeps the planner from computing d for each entry.
 const pageSQL = `
 SELECT m.horizon::text, m.trimmed::text, m.base, e.xid::text, e.id, e.op::text,
-	n.id IS NOT NULL, n.before IS NOT NULL, s.superseded, t.{first key} IS NOT NULL, {columns of t}, {columns of d}
+	n.id IS NOT NULL, n.before IS NOT NULL, s.superseded, t.{first key} IS NOT NULL, {writer and columns of t}, {columns of d}
 FROM ` + momentSQL + ` m
 LEFT JOIN LATERAL (
 	SELECT xid, id, op, key, before FROM {changes}
 	WHERE source = {source} AND (xid, id) > ((greatest($1 - m.base - 1, 0) / 2)::text::xid8, $2) AND xid < m.horizon
 	ORDER BY xid, id LIMIT {batch}
 ) e ON true
+LEFT JOIN LATERAL jsonb_populate_record(NULL::{table}, e.key) k ON true
+LEFT JOIN {row}
 LEFT JOIN LATERAL (
-	SELECT id, before, oldest FROM {changes} WHERE source = {source} AND key = e.key AND id > e.id ORDER BY id LIMIT 1
+	SELECT id, before, oldest FROM {changes}
+	WHERE source = {source} AND key = e.key AND id > e.id AND (e.op = 'D' OR r.{writer} IS DISTINCT FROM e.xid::xid) ORDER BY id LIMIT 1
 ) n ON true
 LEFT JOIN LATERAL (
 	SELECT CASE WHEN n.id IS NULL OR n.oldest > e.xid THEN false ELSE EXISTS (
@@ -75,13 +83,14 @@ LEFT JOIN LATERAL (
 		), 9223372036854775807)
 	) END AS superseded
 ) s ON true
-LEFT JOIN LATERAL jsonb_populate_record(NULL::{table}, CASE WHEN n.id IS NULL THEN e.key END) k ON true
-LEFT JOIN {row}
-LEFT JOIN LATERAL jsonb_populate_record(NULL::{table},
-	CASE WHEN s.superseded THEN NULL WHEN e.op = 'D' THEN e.before ELSE n.before END) d ON true
+LEFT JOIN LATERAL (SELECT r.* WHERE n.id IS NULL) t ON true
+LEFT JOIN LATERAL (
+	SELECT d.* FROM jsonb_populate_record(NULL::{table}, CASE WHEN e.op = 'D' THEN e.before ELSE n.before END) d
+	WHERE e.op = 'D' OR n.before IS NOT NULL OFFSET 0
+) d ON true
 ORDER BY e.xid, e.id`
 
-// entry is a row of pageSQL, without the columns of the moment, and of t and d.
+// entry is a row of pageSQL, without the columns of the moment, the writer of t, and the columns of t and d.
 type entry struct {
 	xid        *string // nil in the one row of a page without entries
 	id         *int64
@@ -93,7 +102,7 @@ type entry struct {
 }
 
 // entryColumns is the number of columns of pageSQL before those of t and d.
-const entryColumns = 10
+const entryColumns = 11
 
 // place is the place of an entry in the log.
 type place struct {

@@ -28,7 +28,7 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 		for range 1 + random.IntN(4) {
 			name, other, rev := fmt.Sprint(random.IntN(5)), fmt.Sprint(random.IntN(5)), random.IntN(1000)
 			var err error
-			switch random.IntN(6) {
+			switch random.IntN(7) {
 			case 0, 1:
 				_, err = tx.Exec(ctx, `INSERT INTO `+table+` VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET rev = excluded.rev`, name, rev)
 			case 2:
@@ -40,6 +40,11 @@ func overlappingTransaction(ctx context.Context, pool *pgxpool.Pool, table strin
 			case 5:
 				_, err = tx.Exec(ctx, `SELECT pg_current_xact_id()`) // it has a number long before it writes
 				time.Sleep(time.Duration(random.IntN(int(2 * time.Millisecond))))
+			case 6: // a savepoint has a number of its own
+				err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+					_, err := tx.Exec(ctx, `UPDATE `+table+` SET rev = $2 WHERE name = $1`, name, rev)
+					return err
+				})
 			}
 			if err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 const (
 	pageSize  = 1000 // records of a page of a list
-	batchSize = 256  // changes that a watch reads at once
+	batchSize = 1000 // changes that a watch reads at once
 )
 
 // List implements [backend.Backend].
