@@ -169,10 +169,14 @@ func (b *Backend) Capabilities() backend.Capabilities {
 
 // failed words the error of a call. If ctx has ended, the error wraps its cause.
 func failed(ctx context.Context, doing string, err error) error {
+	s, _ := status.FromError(err)
+	// The server enforces the deadline of ctx too, and its error may arrive just before ctx ends.
+	if deadline, ok := ctx.Deadline(); ok && s.Code() == codes.DeadlineExceeded && time.Until(deadline) < time.Second {
+		<-ctx.Done()
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("etcd: %s: %w", doing, context.Cause(ctx))
 	}
-	s, _ := status.FromError(err)
 	unsent := s.Code() == codes.ResourceExhausted && strings.Contains(s.Message(), "trying to send message larger than max")
 	switch {
 	case errors.Is(err, rpctypes.ErrRequestTooLarge) || unsent:

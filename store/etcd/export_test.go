@@ -10,6 +10,9 @@ import (
 // CheckVersion is the check of Open for a version of etcd.
 var CheckVersion = checkVersion
 
+// Failed words the error of a call.
+var Failed = failed
+
 // Forget takes a step that a write takes now and then.
 func (b *Backend) Forget(ctx context.Context, now informer.Version) error {
 	return b.forget(ctx, int64(now))
