@@ -2,6 +2,7 @@ package setpoint_test
 
 import (
 	"fmt"
+	godoc "go/doc"
 	"go/doc/comment"
 	"go/token"
 	"path"
@@ -212,6 +213,8 @@ func packageDocs(t *tree) (problems []string) {
 			problems = append(problems, dir+": has a package comment outside doc.go too")
 		case library && !numbersGuarantees(doc):
 			problems = append(problems, dir+": doc.go has no section Guarantees with a numbered list")
+		case strings.Contains(new(godoc.Package).Synopsis(doc), "["): // lists of packages show it as it is, with the brackets
+			problems = append(problems, dir+": the first sentence of the package comment has a link")
 		}
 	}
 	return problems

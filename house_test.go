@@ -127,6 +127,7 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"every package", "wait/doc.go", "// Package wait waits.\n//\n//  1. It does.\npackage wait\n", "wait: doc.go has no section Guarantees"},
 		{"every package", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n//   - It does.\npackage wait\n", "wait: doc.go has no section Guarantees"},
 		{"every package", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n// # Usage\n//\n//  1. Call.\npackage wait\n", "wait: doc.go has no section Guarantees"},
+		{"every package", "wait/doc.go", "// Package wait waits for a [Signal].\n//\n// # Guarantees\n//\n//  1. It does.\npackage wait\n", "wait: the first sentence of the package comment has a link"},
 		{"every package", "wait/x.go", "// Package wait is x.\npackage wait\n", "wait: has a package comment outside doc.go too"},
 		{"every package", "doc.go", "package setpoint\n", ".: has no package comment"},
 		{"every package", "examples/app/main.go", "package main\n", "examples/app: has no package comment"},

@@ -1,6 +1,6 @@
-// Package gate limits calls to a service: a [Limiter] by their rate, a [Breaker] while the service fails. A gate never makes the caller
-// wait. A call that may not be made now fails at once with an error of [retry.NotYet], which says when to retry. So a busy API blocks no
-// worker, costs no attempt, and parks no key.
+// Package gate limits calls to a service. A [Limiter] limits their rate, and a [Breaker] refuses them while the service fails. A gate never
+// makes the caller wait. A call that may not be made now fails at once with an error of [retry.NotYet], which says when to retry. So a busy
+// API blocks no worker, costs no attempt, and parks no key.
 //
 // # Usage
 //

@@ -1,6 +1,6 @@
-// Package hint brings an elector early news of its lease: changes of the record, from a watch ([Watch]), and the end of the
-// session of the leader ([Presence]). Both run for as long as a run of the elector. An elector that gets a hint late, twice
-// or never is slower, and does nothing else differently.
+// Package hint brings an elector early news of its lease. A [Watch] reports changes of the record, and a [Presence] reports the
+// end of the leader's session. Both run for as long as a run of the elector. If a hint comes late, twice, or never, the elector
+// is slower, and does nothing else differently.
 //
 // # Guarantees
 //
