@@ -113,7 +113,7 @@ func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 // If c watches no informer, WaitIdle waits only for keys that were added. Between Runs, or while c is paused, ready keys stay
 // ready.
 //
-// WaitIdle does not wait for keys that wait for a retry, a RequeueAfter, or a Gate, or for objects that wait to be mapped again:
+// WaitIdle does not wait for keys that wait for a retry or a RequeueAfter, or for objects that wait to be mapped again:
 // [Controller.Stats] counts them. Nor does it wait for changes that the caches do not show yet: use [Controller.WaitReconciled]
 // after a write.
 //
