@@ -100,7 +100,7 @@ func (b simBalancers) Remove(name string)         { delete(b, name) }
 func (b simBalancers) Address(name string) string { return b[name] }
 func (b simBalancers) Busy(string) bool           { return false }
 
-// simWebApp returns the controllers of the program over the stores of a simulation, without the probes, which never end.
+// simWebApp returns the controllers of the program over the stores of a simulation, without the probes, whose keys are random.
 func simWebApp(env *simtest.Env, world *simulated) ([]simtest.Part, error) {
 	quiet := slog.New(slog.DiscardHandler)
 	recorder, err := events.NewRecorder(events.Config{Logger: quiet})
