@@ -185,6 +185,7 @@ type book struct {
 	began map[string]int // for each key when the last of the reconciles that have ended began
 	last  map[string]int // for each key the last value after the beginning
 	gone  map[string]int // for each key the last value that was deleted
+	none  map[string]int // for each key when the last reconcile that has ended had found it absent
 }
 
 // set notes that key gets a value.
@@ -216,19 +217,24 @@ func (b *book) tick() int {
 	return b.now
 }
 
-// ended notes that a reconcile of key has ended, which found value after it began.
-func (b *book) ended(key string, began, value int) {
+// ended notes that a reconcile of key has ended. Between the times began and found, it found value in the cache, or no object if
+// value is zero.
+func (b *book) ended(key string, began, found, value int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen[key] = max(b.seen[key], value)
+	if value == 0 {
+		b.none[key] = max(b.none[key], found)
+	}
 	b.began[key] = max(b.began[key], began)
 }
 
-// has reports whether a reconcile of key has ended that found value, or a newer one, or began after the time since.
-func (b *book) has(key string, value, since int) bool {
+// has reports whether a reconcile of key has ended that found value or its successor, which may be no object. The cache held value
+// at a time between from and to.
+func (b *book) has(key string, value, from, to int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.seen[key] >= value || b.began[key] > since
+	return b.seen[key] >= value || b.none[key] > from || b.began[key] > to
 }
 
 func TestWaitIdleIsPreciseInEverySchedule(t *testing.T) {
@@ -257,7 +263,7 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 		}
 		infs[i] = newInformer(fmt.Sprint("things", i), sources[i])
 	}
-	done := book{seen: map[string]int{}, began: map[string]int{}, last: map[string]int{}, gone: map[string]int{}}
+	done := book{seen: map[string]int{}, began: map[string]int{}, last: map[string]int{}, gone: map[string]int{}, none: map[string]int{}}
 	reconciles := pick(20)
 	var inputs []controller.Input[string]
 	for i, inf := range infs {
@@ -272,28 +278,30 @@ func idleSchedule(t *testing.T, r *rand.Rand) {
 		func(_ context.Context, key string) (controller.Result, error) {
 			began := done.tick()
 			o, _ := infs[key[0]-'0'].Get(key)
+			found := done.tick()
 			time.Sleep(reconciles)
-			done.ended(key, began, o.Value)
+			done.ended(key, began, found, o.Value)
 			return controller.Result{}, nil
 		}, inputs...)
 	var waiting sync.WaitGroup
 	var turns atomic.Int64 // begins and ends of a Run: odd while one hears of every deletion
 	check := func() {
 		turn := turns.Load()
+		from := done.tick()
 		held := map[string]int{}
 		for _, inf := range infs {
 			for key, o := range inf.Indexer().All() {
 				held[key] = o.Value
 			}
 		}
-		since := done.tick()
+		to := done.tick()
 		assert.NoError(t, boundedIdle(c))
 		steady := turn%2 == 1 && turns.Load() == turn
 		for key, value := range held {
 			if !steady && done.wasDeleted(key, value) {
 				continue // no Run hears of a deletion between two of them
 			}
-			assert.True(t, done.has(key, value, since), "%s with value %d was not reconciled", key, value)
+			assert.True(t, done.has(key, value, from, to), "%s with value %d was not reconciled", key, value)
 		}
 	}
 	value := firstValue
