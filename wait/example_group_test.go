@@ -37,20 +37,20 @@ func ExamplePanicError() {
 	// true
 }
 
-// Six machines, two at a time. Four fail, three of them in one way.
+// Six machines, two at a time. Two fail.
 func ExampleParallelize() {
 	machines := []string{"a", "b", "c", "d", "e", "f"}
 	err := wait.Parallelize(context.Background(), 2, len(machines), func(_ context.Context, i int) error {
 		switch machines[i] {
-		case "b", "c", "f":
-			return errors.New("disk full")
+		case "b":
+			return errors.New("b: disk full")
 		case "d":
-			return errors.New("no route")
+			return errors.New("d: no route")
 		}
 		return nil
 	})
-	fmt.Println(wait.Dedupe(err))
+	fmt.Println(err)
 	// Output:
-	// disk full (3 times)
-	// no route
+	// b: disk full
+	// d: no route
 }
