@@ -34,6 +34,7 @@ func (m *Manager) share(cfg shard.Config) (err error) {
 	}
 	cfg.OnRevoked = func(slot int, cause error) {
 		defer m.noteRevoked(slot)
+		m.awaitLeft() // the slot is released after this
 		if onRevoked != nil {
 			onRevoked(slot, cause)
 		}

@@ -261,3 +261,34 @@ func TestUsersOnAcquiredIsCalledToo(t *testing.T) {
 		require.NoError(t, r.Stop())
 	})
 }
+
+func TestSlotsAreKeptWhileAbandonedWorkRuns(t *testing.T) {
+	for _, abandoned := range []string{"BeforeRelease", `run part "everywhere"`} {
+		bubble(t, abandoned, func(t *testing.T) {
+			run, hear := deaf(t)
+			leases := memlease.New()
+			lease := leaderelect.Config{Store: leases, Key: "things", Logger: quiet}
+			overruns := &looptest.Log[string]{}
+			lease.OnStepDownOverrun = func(l *leaderelect.Leadership) { overruns.Add(l.Key()) }
+			cfg := manager.Config{Logger: quiet, StopTimeout: 10 * time.Second, Shards: &shard.Config{Lease: lease, Slots: 2}}
+			var parts []manager.Part
+			if abandoned == "BeforeRelease" {
+				cfg.BeforeRelease = run
+			} else {
+				parts = append(parts, manager.At(manager.Always, &fakePart{name: "everywhere", events: &looptest.Log[string]{}, run: run}))
+			}
+			m := must(manager.New(cfg, parts...))
+			r := looptest.Start(t, m.Run)
+			time.Sleep(time.Minute)
+			require.Len(t, m.Slots().Owned(), 2)
+			require.ErrorIs(t, r.Stop(), manager.ErrStopTimeout)
+			assert.Len(t, m.Slots().Owned(), 2, "they are not released")
+
+			time.Sleep(time.Minute)
+			assert.Empty(t, m.Slots().Owned(), "they are no longer renewed")
+			assert.ElementsMatch(t, []string{"things/slot/0", "things/slot/1"}, overruns.Take(), "the process ends")
+			hear()
+			synctest.Wait()
+		})
+	}
+}
