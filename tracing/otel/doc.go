@@ -58,6 +58,7 @@
 // # Costs
 //
 // Config.Fraction decides before the SDK does any work, and a reconcile that it leaves out costs about 80 ns of CPU. A sampler of the SDK
-// that drops a span decides after the SDK has made its identifiers, which takes longer. A controller without the hook and a store without
-// Config.Trace pay nothing.
+// decides after the SDK has made its identifiers. A reconcile that it drops costs about 0.7 µs, and half of that is the SDK. The sampler
+// sees the name, the kind, the parent, and the links of a span. The attributes are added later, and only if the span is recorded. A
+// controller without the hook and a store without Config.Trace pay nothing.
 package otel

@@ -60,7 +60,8 @@ func (c Config) validate() error {
 type Tracing struct {
 	cfg     Config
 	tracer  trace.Tracer
-	dropped trace.Span // the span of all reconciles that Fraction leaves out
+	dropped trace.Span              // the span of all reconciles that Fraction leaves out
+	options []trace.SpanStartOption // of each span; has no spare capacity, so append copies it
 }
 
 // New returns a Tracing. It returns an error if a field of cfg is out of bounds.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Tracing, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("otel: new: %w", err)
 	}
-	t := &Tracing{cfg: cfg.withDefaults()}
+	t := &Tracing{cfg: cfg.withDefaults(), options: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
 	t.tracer = t.cfg.Provider.Tracer(scope)
 	var id trace.SpanContextConfig // valid, so that samplers respect it
 	for i := range id.TraceID {

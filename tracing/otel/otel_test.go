@@ -398,6 +398,45 @@ func TestDroppedSpanLeavesNoTraceContext(t *testing.T) {
 	assert.Empty(t, p.spans())
 }
 
+// Programs that sample few traces drop nearly every span, so the hook does little before it knows that a span is recorded.
+func TestDroppedReconcileAllocatesLittleMoreThanBareSpan(t *testing.T) {
+	p := newProcess(t, setpointotel.Config{}, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
+	sdkAlone := testing.AllocsPerRun(1000, cycleOf(bare(p)))
+	hook := testing.AllocsPerRun(1000, cycleOf(setpointotel.Hooks[string](p.Tracing)))
+	assert.LessOrEqual(t, hook, sdkAlone+4, "the name of the span, and the text of the key")
+}
+
+// sampler keeps what it was asked.
+type sampler struct {
+	sdk.Sampler
+	asked []sdk.SamplingParameters
+}
+
+func (s *sampler) ShouldSample(asked sdk.SamplingParameters) sdk.SamplingResult {
+	s.asked = append(s.asked, asked)
+	return s.Sampler.ShouldSample(asked)
+}
+
+func TestSamplerSeesNameKindParentAndLinks(t *testing.T) {
+	keeps := &sampler{Sampler: sdk.AlwaysSample()}
+	p := newProcess(t, setpointotel.Config{}, sdk.WithSampler(keeps))
+	c := must(controller.New("sites", func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, nil
+	}, controller.Config[string]{Logger: quiet, Hooks: setpointotel.Hooks[string](p.Tracing)}))
+	const cause = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	c.AddWith("berlin", controller.AddOptions{Trace: cause})
+	c.Step(t.Context(), "berlin")
+	require.Len(t, keeps.asked, 1)
+	asked := keeps.asked[0]
+	assert.Equal(t, "reconcile sites", asked.Name)
+	assert.Equal(t, trace.SpanKindConsumer, asked.Kind)
+	assert.Equal(t, "b7ad6b7169203331", trace.SpanContextFromContext(asked.ParentContext).SpanID().String())
+	require.Len(t, asked.Links, 1)
+	assert.Equal(t, "b7ad6b7169203331", asked.Links[0].SpanContext.SpanID().String())
+	assert.Empty(t, asked.Attributes, "they are added after the decision")
+	assert.NotEmpty(t, p.spans()[0].Attributes)
+}
+
 func TestNewRejectsInvalidConfig(t *testing.T) {
 	for _, fraction := range []float64{1.5, math.NaN(), math.Inf(1)} {
 		_, err := setpointotel.New(setpointotel.Config{Fraction: fraction})

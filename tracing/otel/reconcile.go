@@ -31,29 +31,30 @@ func Hooks[K comparable](t *Tracing) controller.Hooks[K] {
 	}
 }
 
-// begin begins the span of a reconcile. It returns nil if nothing is recorded.
+// begin begins the span of a reconcile. It returns nil if nothing is recorded. Many programs record few of their reconciles, so everything
+// that only a recorded span needs comes after Start.
 func (t *Tracing) begin(ctx context.Context, causes []string) (context.Context, trace.Span) {
 	links := parse(causes)
 	if len(links) == 0 && t.cfg.Fraction < 1 && t.cfg.Rand() >= t.cfg.Fraction {
 		return trace.ContextWithSpan(ctx, t.dropped), nil
 	}
-	info, _ := controller.FromContext(ctx)
-	options := []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), trace.WithAttributes(attributes(info)...),
-	}
+	options := t.options
 	parent, ok := trace.SpanContext{}, false
 	if len(links) > 0 {
+		options = append(options, trace.WithLinks(links...))
 		parent, ok = follow(links[0].SpanContext)
 	}
 	if ok {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	} else {
-		options = append(options, trace.WithNewRoot()) // not below a span of the context of Run
+	} else if trace.SpanContextFromContext(ctx).IsValid() { // that of Run
+		options = append(options, trace.WithNewRoot())
 	}
+	info, _ := controller.FromContext(ctx)
 	ctx, span := t.tracer.Start(ctx, "reconcile "+info.Controller, options...)
 	if !span.IsRecording() {
 		return ctx, nil
 	}
+	span.SetAttributes(attributes(info)...)
 	return ctx, span
 }
 
