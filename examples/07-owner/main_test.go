@@ -29,7 +29,9 @@ func TestSitesSurviveFaults(t *testing.T) {
 		t.Run(fmt.Sprintf("policy=%s mode=%s", c.policy, c.mode), func(t *testing.T) {
 			simtest.Run(t, func() simtest.World {
 				w := world(c.policy)
-				w.Mode = c.mode
+				if w.Mode = c.mode; c.mode == "run" { // fewer plans, because each takes longer
+					w.Steps, w.Pairs = w.Steps[:2], -1
+				}
 				return w
 			})
 		})

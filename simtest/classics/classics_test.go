@@ -3,6 +3,7 @@ package classics_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"testing"
@@ -38,13 +39,10 @@ func TestEachClassicIsFoundAndItsFixPasses(t *testing.T) {
 	full := os.Getenv(modelVariable) == "full"
 	for _, c := range classics {
 		t.Run(c.name, func(t *testing.T) {
-			buggy := simtest.Explore(t, func() simtest.World {
-				w := c.world(false)
-				if !full {
-					w.Pairs = -1 // each bug shows itself with one fault
-				}
-				return w
-			})
+			buggy := c.explore(t, false, "step") // each bug shows itself with one fault
+			if full {
+				buggy = simtest.Explore(t, func() simtest.World { return c.world(false) })
+			}
 			require.NotEmpty(t, buggy.Failures, "the bug is not found")
 			require.NotEmpty(t, buggy.Failures[0].Plan, "it fails without faults: %v", buggy.Failures[0])
 			byFault := false
@@ -68,6 +66,28 @@ func TestEachClassicIsFoundAndItsFixPasses(t *testing.T) {
 			t.Logf("| %s | %d of %d | %s | %d of %d | %v |", c.name, buggy.Failing, buggy.Plans, buggy.Failures[0].Plan,
 				fixed.Failing, fixed.Plans, (fixed.Elapsed / 1e6 * 1e6))
 		})
+	}
+}
+
+// reports are those of classic.explore, by its arguments.
+var reports = make(map[string]*simtest.Report)
+
+// explore tries every fault in a mode, without pairs. Several tests use the report.
+func (c classic) explore(t *testing.T, fixed bool, mode string) *simtest.Report {
+	t.Helper()
+	name := fmt.Sprint(c.name, fixed, mode)
+	if reports[name] == nil {
+		reports[name] = simtest.Explore(t, c.in(fixed, mode))
+	}
+	return reports[name]
+}
+
+// in returns the world of a mode, without pairs.
+func (c classic) in(fixed bool, mode string) func() simtest.World {
+	return func() simtest.World {
+		w := c.world(fixed)
+		w.Mode, w.Pairs = mode, -1
+		return w
 	}
 }
 

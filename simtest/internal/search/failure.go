@@ -40,6 +40,9 @@ func withoutFaults(fair *sim.Run, p *rule.Problem, s rule.Severity) *Failure {
 
 func (f *Failure) sort() string { return f.Problem.Sort() }
 
+// key is the same for failures that a report counts together.
+func (f *Failure) key() string { return string(f.Severity) + " " + f.sort() }
+
 // tell makes the timeline of the failure, and drops its runs.
 func (f *Failure) tell() {
 	if f.run == nil {

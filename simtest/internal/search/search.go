@@ -40,7 +40,7 @@ type Explorer struct {
 	last     *sim.Run // made by Try
 	limits   Limits
 	report   *Report
-	seen     map[string]*Failure // by severity and sort
+	seen     map[string]*Failure // by key
 	silent   []fault.Fault       // faults that break no rule on their own
 	progress Progress
 }
@@ -208,8 +208,7 @@ func (x *Explorer) attempt(plan fault.Plan) *sim.Run {
 	}
 	r := x.last
 	x.report.Failing++
-	first := r.Timeline.Order()
-	if again, _ := x.Try(plan); again == nil || again.sort() != f.sort() || again.run.Timeline.Order() != first {
+	if x.seen[f.key()] == nil && !x.repeats(f) {
 		p := rule.Problem{
 			Rule: rule.Unrepeated, Text: "a second run of this plan differs: does a system range over a map, or use a random number?",
 		}
@@ -219,16 +218,22 @@ func (x *Explorer) attempt(plan fault.Plan) *sim.Run {
 	return r
 }
 
+// repeats reports whether a second run of a failing plan is the same.
+func (x *Explorer) repeats(f *Failure) bool {
+	again, _ := x.Try(f.Plan)
+	return again != nil && again.sort() == f.sort() && again.run.Timeline.Order() == f.run.Timeline.Order()
+}
+
 // add adds a failure to a list. It shrinks the first of each sort, and counts the rest.
 func (x *Explorer) add(list *[]*Failure, f *Failure) {
-	key := string(f.Severity) + " " + f.sort()
-	if before := x.seen[key]; before != nil {
+	if before := x.seen[f.key()]; before != nil {
 		before.More = append(before.More, f.Plan)
 		return
 	}
-	x.seen[key] = x.shrink(f)
-	x.seen[key].tell()
-	*list = append(*list, x.seen[key])
+	f = x.shrink(f)
+	f.tell()
+	x.seen[f.key()] = f
+	*list = append(*list, f)
 }
 
 // pairs tries random pairs of the faults that break no rule on their own, each pair once.

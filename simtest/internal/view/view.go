@@ -15,8 +15,8 @@ const (
 	fairReconciles = 100
 	fairTime       = time.Minute
 
-	// idleTime is the maximum time that a waiting watch stays silent.
-	idleTime = 4 * time.Second
+	// idleTime is the maximum time that a waiting watch stays silent. It should differ from every timer of the systems.
+	idleTime = backend.BookmarkInterval - time.Millisecond
 )
 
 // Run is the run that a view belongs to.
@@ -35,7 +35,8 @@ type View struct {
 	run      Run
 	seen     func() informer.Version
 	wake     chan struct{} // of a view without Steps: resumes the watch; of capacity 1
-	idled    bool          // the last report of the watch was that there is nothing new; of its goroutine
+	idle     *time.Timer   // of the goroutine of the watch: when it reports that there is nothing new; nil before the first wait
+	idled    bool          // of the goroutine of the watch: its last report was that there is nothing new
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -217,14 +218,18 @@ func (v *View) Waits() bool {
 
 // isIdle waits until the watch may go on, or ctx ends. It returns true if there was nothing new for some time.
 func (v *View) isIdle(ctx context.Context) bool {
-	idle := time.NewTimer(idleTime)
-	defer idle.Stop()
+	if v.idle == nil {
+		v.idle = time.NewTimer(idleTime)
+	} else {
+		v.idle.Reset(idleTime)
+	}
+	defer v.idle.Stop()
 	select {
 	case <-v.wake:
 		return false
 	case <-ctx.Done():
 		return false
-	case <-idle.C:
+	case <-v.idle.C:
 		return true
 	}
 }

@@ -1,0 +1,13 @@
+package effective_test
+
+import (
+	"os"
+	"runtime"
+	"testing"
+)
+
+// A plan runs one goroutine at a time. A second processor would look for work in vain, and take a quarter of the CPU time.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
