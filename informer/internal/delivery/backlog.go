@@ -34,6 +34,7 @@ type backlog[K comparable, T any] struct {
 	free        *item[K, T] // unused items, linked by chain; at most n or maxFree
 	nfree       int
 	made        int // items that were last allocated together, at most madeItems
+	asks        []ask[K, T]
 }
 
 // Batch is the number of changes that are usually passed to Tell together.
@@ -184,6 +185,11 @@ func (b *backlog[K, T]) append(it *item[K, T]) {
 }
 
 func (b *backlog[K, T]) remove(it *item[K, T]) {
+	for i := range b.asks {
+		if b.asks[i].last == it {
+			b.asks[i].last = it.before
+		}
+	}
 	b.n--
 	if it.before == nil {
 		b.first = it.after

@@ -21,7 +21,7 @@ type Item[T any] struct {
 func (l *Listener[K, T]) Asks() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.asks)
+	return len(l.backlog.asks)
 }
 
 // Owes reports whether the next call is for the current item. The caller makes all calls.

@@ -54,8 +54,6 @@ type Listener[K comparable, T any] struct {
 	mu sync.Mutex
 	// mu guards the following. Invariant: done is closed if and only if the listener is dismissed and not busy.
 	backlog   backlog[K, T]
-	taken     uint64 // items of the backlog so far
-	asks      []ask
 	dismissed bool
 	busy      bool // a goroutine makes calls, or is about to
 }
@@ -248,11 +246,8 @@ func (l *Listener[K, T]) take() bool {
 		l.backlog.release(l.current) // also object, which is no longer needed
 	}
 	l.answerLocked()
-	if l.current = l.backlog.take(); l.current == nil {
-		return false
-	}
-	l.taken++
-	return true
+	l.current = l.backlog.take()
+	return l.current != nil
 }
 
 // sync records that no initial object is left.

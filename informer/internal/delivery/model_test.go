@@ -19,6 +19,7 @@ type world struct {
 	*changed
 	t      *testing.T
 	l      *delivery.Listener[int, object]
+	every  bool
 	filter func(object) bool // nil is all
 	joined bool
 	tail   bool // a call was made that was not for an initial object
@@ -26,10 +27,15 @@ type world struct {
 	first  map[int]object // the cache when the handler joined
 	calls  int
 	want   int // with EveryEvent, the calls for what was told
+
+	asked chan struct{}    // closed by the listener; nil if nothing was asked
+	until map[int]struct{} // the keys whose items were pending then, and have been since
+
+	deleted int // the key of the last OnDelete
 }
 
 func newWorld(t *testing.T, every bool, filter func(object) bool) *world {
-	w := &world{changed: newChanged(), t: t, filter: filter, known: map[int]object{}}
+	w := &world{changed: newChanged(), t: t, every: every, filter: filter, known: map[int]object{}}
 	w.l = w.listener(delivery.Handler[int, object]{OnAdd: w.add, OnUpdate: w.update, OnResync: w.resync, OnDelete: w.delete, Filter: filter, EveryEvent: every}, noError(t))
 	return w
 }
@@ -65,7 +71,7 @@ func (w *world) resync(o object) {
 }
 
 func (w *world) delete(d cache.Tombstone[int, object]) {
-	w.calls, w.tail = w.calls+1, true
+	w.calls, w.tail, w.deleted = w.calls+1, true, d.Key
 	known, knew := w.known[d.Key]
 	assert.True(w.t, knew, "delete of %v", d)
 	assert.Equal(w.t, known.Life, d.Object.Life)
@@ -105,10 +111,45 @@ func (w *world) do(rnd *rand.Rand) {
 	case !w.joined:
 		w.join()
 	default:
-		before := w.calls
+		before, until := w.calls, maps.Clone(w.until)
 		made := w.l.Deliver()
 		assert.LessOrEqual(w.t, w.calls-before, 1)
 		assert.Equal(w.t, made, w.calls > before)
+		w.checkAnswer(until)
+		if !w.every && w.asked == nil && closed(w.l.Synced()) {
+			w.asked, w.until = make(chan struct{}), map[int]struct{}{}
+			for key := range w.l.Pending() {
+				w.until[key] = struct{}{}
+			}
+			w.l.Ask(w.asked)
+			w.checkAnswer(w.until)
+		}
+	}
+}
+
+// forgetDone drops what is no longer pending from what an answer waits for. If the key waits again later, that is another item.
+func (w *world) forgetDone() {
+	pending := maps.Collect(w.l.Pending())
+	maps.DeleteFunc(w.until, func(key int, _ struct{}) bool { _, waits := pending[key]; return !waits })
+}
+
+// checkAnswer checks that the answer has come exactly if the calls for all that it waits for have returned. Before the last Deliver, it waited
+// for before.
+func (w *world) checkAnswer(before map[int]struct{}) {
+	w.forgetDone()
+	if w.asked == nil {
+		return
+	}
+	answered := closed(w.asked)
+	_, waits := before[w.deleted]
+	switch owes := w.l.Owes(); {
+	case len(w.until) > 0, owes && waits:
+		assert.False(w.t, answered)
+	case !owes: // else the call that is owed is for a later item
+		assert.True(w.t, answered)
+	}
+	if answered {
+		w.asked = nil
 	}
 }
 
@@ -138,6 +179,7 @@ func TestHandlerFollowsCacheInAnyOrder(t *testing.T) {
 		w := newWorld(t, every, filter)
 		for range 10 + rnd.IntN(60) {
 			w.do(rnd)
+			w.forgetDone()
 			require.NoError(t, w.check(every), "seed %d", seed)
 		}
 		if !w.joined {
