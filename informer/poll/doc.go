@@ -26,5 +26,6 @@
 //     [informer.ErrExpired]. With Config.Version, a watch may repeat changes that a list has already shown.
 //  5. After a poll without changes, watchers get an [informer.Bookmark]. So an informer whose polls fail becomes stale: see
 //     [informer.Informer.Stale].
-//  6. A nudge is never lost: each one is followed by a poll that begins after it, as soon as there is a watcher or a List.
+//  6. A nudge is never lost: each one is followed by a poll that begins after it, as soon as there is a watcher or a List. If the context of
+//     that poll ends first, another watcher polls.
 package poll

@@ -157,7 +157,7 @@ func (s *Source[K, T]) pollInTurn(ctx context.Context) (list informer.List[T], b
 		return informer.List[T]{}, nil, err
 	}
 	defer s.give()
-	items, bad, err := s.poll(ctx)
+	items, bad, err := s.poll(ctx, false)
 	if err != nil {
 		return informer.List[T]{}, nil, err
 	}
@@ -278,16 +278,18 @@ func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged
 		}
 	case nudged || s.cfg.Interval > 0 && s.untilDue() <= 0:
 		var bad error
-		_, bad, err = s.poll(ctx)
+		_, bad, err = s.poll(ctx, nudged)
 		err = cmp.Or(err, bad)
 	}
 	return err
 }
 
-// poll lists, compares, and notes the changes. It returns the objects, and which were bad. The caller must have the turn.
-func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
+// poll lists, compares, and notes the changes. It returns the objects, and which were bad. If it fails because ctx has ended, there has
+// been no poll for the others: it returns the nudge, and the next poll stays due. The caller must have the turn.
+func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, err error) {
 	select {
 	case <-s.nudge: // this poll serves it
+		nudged = true
 	default:
 	}
 	var changes []informer.Event[T]
@@ -309,7 +311,13 @@ func (s *Source[K, T]) poll(ctx context.Context) (items []T, bad, err error) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.due = time.Now().Add(s.delay.Delay(0))
+	cut := err != nil && ctx.Err() != nil
+	if cut && nudged {
+		s.Nudge()
+	}
+	if !cut {
+		s.due = time.Now().Add(s.delay.Delay(0))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("poll: list: %w", err)
 	}

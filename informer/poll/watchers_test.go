@@ -146,3 +146,45 @@ func TestSourceAndInformersConverge(t *testing.T) {
 		})
 	}
 }
+
+// A poll that is cut short because its caller leaves has shown the others nothing.
+func TestPollCutShortIsDoneByAnother(t *testing.T) {
+	for _, interval := range []time.Duration{-1, time.Minute} { // a nudge, or a poll that is due
+		for _, lists := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				var b table
+				hang := false
+				list := func(ctx context.Context) ([]site, error) {
+					if hang {
+						<-ctx.Done()
+						return nil, context.Cause(ctx)
+					}
+					return b.list(ctx)
+				}
+				p := must(poll.New(list, nameOf, poll.Config[site]{Interval: interval, Jitter: -1}))
+				_, err := p.List(t.Context())
+				require.NoError(t, err)
+				b.set(nil, site{Name: "a"})
+				hang = true
+				ctx, cancel := context.WithCancel(t.Context())
+				if interval < 0 {
+					p.Nudge()
+				} else {
+					time.Sleep(interval)
+				}
+				if lists {
+					go func() { _, _ = p.List(ctx) }() // ends with ctx
+				} else {
+					sitetest.Watch(t, ctx, p, 0)
+				}
+				synctest.Wait()
+				staying := sitetest.Watch(t, t.Context(), p, 0)
+				synctest.Wait()
+				hang = false
+				cancel()
+				assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(staying))
+				assert.Equal(t, 2, b.got(), "one after the first")
+			})
+		}
+	}
+}
