@@ -142,6 +142,7 @@ func (f *DeltaFIFO[K, T]) rewindLocked(v uint64) {
 		return
 	}
 	f.below, f.seen = 0, v
+	f.lowerLocked(0)
 	f.current.Value.floor = 0
 	for e := range f.failed.All() {
 		e.Value = 0

@@ -177,3 +177,18 @@ func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
 		require.Zero(t, f.Version())
 	})
 }
+
+func TestEmptyListOfNewHistoryHoldsVersionAtZero(t *testing.T) {
+	f := must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{}))
+	pop := func() {
+		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error { return nil })
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Add(a(1), 1))
+	pop()
+	require.NoError(t, f.Add(b(1), 5))
+	require.NoError(t, f.Replace(nil, 3))
+	require.Zero(t, f.Version(), "the deletion of b is not processed")
+	pop()
+	require.EqualValues(t, 3, f.Version())
+}
