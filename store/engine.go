@@ -100,13 +100,15 @@ func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[inf
 			return
 		}
 		all := sel.Prefix == "" && len(sel.Labels) == 0
+		var version informer.Version
 		var met map[string]bool // keys of records that did not decode
 		for p, err := range s.keeper.pages(ctx, &sel) {
 			if err != nil {
 				yield(informer.List[Object[T]]{}, s.fail(opList, "", err))
 				return
 			}
-			l := informer.List[Object[T]]{Items: p.items, Version: p.version}
+			version = p.version
+			l := informer.List[Object[T]]{Items: p.items, Version: version}
 			for _, u := range p.unread {
 				s.report(opList, u)
 				l.Unread = append(l.Unread, Object[T]{Kind: s.kind, Key: u.key, Version: u.version})
@@ -120,7 +122,7 @@ func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[inf
 			}
 		}
 		if all {
-			s.bad.keep(met)
+			s.bad.keep(met, version)
 		}
 	}
 }
@@ -166,7 +168,7 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 		s.report(opWatch, unread{t.key, t.object.Version, t.err})
 		return e // a bookmark, so a cache keeps the previous state
 	}
-	s.bad.remove(t.key)
+	s.bad.remove(t.key, t.object.Version)
 	in := sel.Matches(t.key, t.object.Labels)
 	was := in
 	if t.hidden.before != nil {

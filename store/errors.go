@@ -146,25 +146,27 @@ func (b *bad) add(e *Error) bool {
 	return true
 }
 
-// remove forgets a key, whose record was repaired or deleted.
-func (b *bad) remove(key string) {
+// remove forgets a key, whose record was repaired or deleted by the write of this version. A watch that lags may read an older one.
+func (b *bad) remove(key string, version informer.Version) {
 	if b.count.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.records, key)
+	if known, ok := b.records[key]; ok && known.Have <= version {
+		delete(b.records, key)
+	}
 	b.count.Store(int64(len(b.records)))
 }
 
-// keep forgets all keys except these.
-func (b *bad) keep(keys map[string]bool) {
+// keep forgets all keys except these, according to a list of this version. Later records, of which a watch has told since, stay.
+func (b *bad) keep(keys map[string]bool, version informer.Version) {
 	if b.count.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.records, func(key string, _ *Error) bool { return !keys[key] })
+	maps.DeleteFunc(b.records, func(key string, e *Error) bool { return !keys[key] && e.Have <= version })
 	b.count.Store(int64(len(b.records)))
 }
 

@@ -185,20 +185,16 @@ func (d *direct[T]) transact(ctx context.Context, w *write[T], obj *Object[T], f
 	}
 }
 
-// stateOf returns the state in an item, or nil if the item is nil.
+// stateOf returns the state in an item, or nil if the item is nil. The value of a state with an encoded one may be missing.
 func (d *direct[T]) stateOf(it memdb.Item) (*state[T], error) {
-	switch it := it.(type) {
-	case nil:
-		return nil, nil
-	case *state[T]:
-		return it, nil
-	default:
-		rec, err := it.Record()
-		if err != nil {
-			return nil, err
-		}
-		return d.codec.state(&rec)
+	if st, ok := it.(*state[T]); it == nil || ok && st.raw == nil {
+		return st, nil
 	}
+	rec, err := it.Record()
+	if err != nil {
+		return nil, err
+	}
+	return d.codec.state(&rec)
 }
 
 // copyOf returns a deep copy of a stored object.

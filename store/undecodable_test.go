@@ -132,6 +132,52 @@ func TestUndecodableRecordCanBeDeleted(t *testing.T) {
 	})
 }
 
+func TestUndecodableRecordBeingDeletedStaysUndecodable(t *testing.T) {
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler)})
+		put(t, db, "b", `{"uid":"u1","generation":1,"finalizers":["f"],"created":"2024-01-01T00:00:00Z"}`, `"not an app"`)
+		o, err := apps.Delete(t.Context(), "b")
+		require.NoError(t, err)
+		require.False(t, o.Deleting.IsZero())
+		require.ErrorIs(t, errOf(apps.Get(t.Context(), "b")), store.ErrDecode, "and not a zero value")
+		o.Finalizers = nil
+		require.ErrorIs(t, errOf(apps.Update(t.Context(), o)), store.ErrDecode)
+		l, err := apps.List(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, l.Items)
+		require.Len(t, l.Unread, 1)
+	})
+}
+
+// A reader that lags sees an older state of a record than another reader has reported.
+func TestOlderStateDoesNotHideUndecodableRecord(t *testing.T) {
+	next := func(t *testing.T, apps store.Store[App], after informer.Version) {
+		for _, err := range apps.Watch(t.Context(), after) {
+			require.NoError(t, err)
+			return
+		}
+	}
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		told := 0
+		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler), OnUndecodable: func(*store.Error) { told++ }})
+		a := create(t, apps, "a")
+		for _, err := range apps.ListPages(t.Context()) {
+			require.NoError(t, err)
+			put(t, db, "a", envelope, `"not an app"`)
+			next(t, apps, a.Version)
+			require.Len(t, apps.Stats().Undecodable, 1)
+		}
+		assert.Len(t, apps.Stats().Undecodable, 1, "a list")
+		next(t, apps, 0)
+		assert.Len(t, apps.Stats().Undecodable, 1, "a watch")
+		next(t, apps, a.Version)
+		assert.Equal(t, 1, told)
+		require.NoError(t, errOf(apps.Delete(t.Context(), "a")))
+		next(t, apps, 2)
+		assert.Empty(t, apps.Stats().Undecodable)
+	})
+}
+
 // A cache keeps the last state of a record that no longer decodes, even across a new list, and updates it once the
 // record decodes again.
 func TestCacheKeepsLastStateOfUndecodableRecord(t *testing.T) {
