@@ -136,6 +136,17 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 			},
 			calls: "get update", replicas: 5,
 		},
+		"an older version was seen, which change makes invalid": {
+			before:    func(apps store.Store[App]) { create(t, apps, "web") },
+			meanwhile: func(apps store.Store[App]) { scale(t, apps, "web", 7) },
+			change: func(o *object) error {
+				if o.Value.Replicas == 0 {
+					o.Labels = map[string]string{"size": "\x00"}
+				}
+				return nil
+			},
+			calls: "update get update", replicas: 7,
+		},
 		"created, but not seen": {
 			meanwhile: func(apps store.Store[App]) { scale(t, apps, create(t, apps, "web").Key, 7) },
 			calls:     "create get update", replicas: 8,

@@ -102,9 +102,9 @@ func patchBackoff() wait.Backoff {
 //
 //   - If seen has the object, change gets a copy of it, and the Update names the version of that copy.
 //   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
-//   - If the store rejects that write with [ErrConflict], [ErrNotFound], or [ErrExists], if change returns an error, if a value is not
-//     plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the store, lets change
-//     edit it, and writes it, as [Patch] does.
+//   - If the store rejects that write with [ErrConflict], [ErrNotFound], [ErrExists], or [ErrInvalid], if change returns an error, if a
+//     value is not plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the store,
+//     lets change edit it, and writes it, as [Patch] does.
 //
 // So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each time
 // with a different copy of the object, whose UID is empty if the object does not exist yet. Changes of Key, UID, and Version are ignored.
@@ -176,7 +176,7 @@ func writeSeen[T any](
 	} else {
 		result, err = s.Create(ctx, next)
 	}
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) {
+	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) || errors.Is(err, ErrInvalid) {
 		return result, false, nil
 	}
 	return result, true, err
