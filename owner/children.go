@@ -112,8 +112,8 @@ func (c *Children[C]) indexed(value string, wanted func(store.Object[C]) bool) [
 // to delete the child: a child with finalizers still exists then, and is being deleted.
 //
 // Each owner is read from the [Owners] of its kind, after the child was read. An owner that is being deleted exists until it is
-// gone. If an owner cannot be read, or is of none of these kinds, that is an error, and nothing is written. There is nothing to
-// do, and no error, if there is no such child, if it has no owners, or if it is already being deleted.
+// gone. If an owner cannot be read, is of none of these kinds, or is referred to without a UID, that is an error, and nothing is written.
+// There is nothing to do, and no error, if there is no such child, if it has no owners, or if it is already being deleted.
 //
 // Every error may be retried. An error that wraps store.ErrConflict means that another writer changed the child in the meantime.
 func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners) (deleted bool, err error) {
@@ -182,6 +182,9 @@ func In[T any](s store.Store[T]) Owners {
 
 // read reports whether an owner exists, with the UID of ref, and whether it is being deleted.
 func read(ctx context.Context, ref store.Ref, from []Owners) (exists, deleting bool, err error) {
+	if err := complete(ref); err != nil { // without a UID, no owner would be the one
+		return false, false, err
+	}
 	i := slices.IndexFunc(from, func(o Owners) bool { return o.Kind == ref.Kind })
 	if i < 0 { // otherwise a child of another kind of owner would look like an orphan
 		return false, false, fmt.Errorf("there are no Owners of kind %q", ref.Kind)

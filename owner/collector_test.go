@@ -177,6 +177,18 @@ func TestOwnerOfAnotherKindIsAssumedAlive(t *testing.T) {
 	assert.True(t, f.has(o))
 }
 
+func TestOwnerWithoutUIDIsAssumedAlive(t *testing.T) {
+	f := newFixture(t)
+	ref := f.app("web").Ref()
+	ref.UID = ""
+	o, err := f.replicas.Create(t.Context(), store.Object[Replica]{Key: "web-1", Owners: []store.OwnerRef{{Ref: ref, Controller: true}}})
+	require.NoError(t, err)
+	deleted, err := f.children(f.replicas).Collect(t.Context(), "web-1", owner.In(f.apps))
+	require.ErrorContains(t, err, `owner: collect replica "web-1": read its owner app "web" (UID ""): a reference needs kind, key and UID`)
+	assert.False(t, deleted)
+	assert.True(t, f.has(o))
+}
+
 // broken is a store that cannot be read.
 type broken[T any] struct{ store.Store[T] }
 
