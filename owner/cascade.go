@@ -80,7 +80,8 @@ func Delete[T any](ctx context.Context, owners store.Store[T], key string, how P
 // controller.Owns for the children does. Errors for several children are joined, and an error for one child does not stop the others. Every
 // error may be retried.
 //
-// The children are read from their stores, since a child that a cache does not show would be lost with its owner; see [Children.Among]. A
+// The children are read from their stores, since a child that a cache does not show would be lost with its owner; see [Children.Among]. An
+// object among them that does not decode may be a child, so the owner stays, with an error that wraps store.ErrDecode and names the object. A
 // kind of children that is missing in the call is ignored: Collect deletes them, regardless of the policy.
 func Cascade[T any](ctx context.Context, owners store.Store[T], key string, children ...Dependents) (left int, err error) {
 	failed := func(err error) error {
@@ -135,6 +136,10 @@ func (c *Children[C]) part(ctx context.Context, by store.Ref, how Policy) (left 
 		return 0, err
 	}
 	var errs []error
+	for _, unread := range list.Unread {
+		left++
+		errs = append(errs, fmt.Errorf("%s %q may be a child: %w", c.Kind(), unread.Key, store.ErrDecode))
+	}
 	for _, child := range list.Items {
 		others := len(disown(child, func(ref store.OwnerRef) bool { return ref.UID == by.UID }))
 		switch {

@@ -3,6 +3,7 @@ package owner_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
@@ -394,3 +396,45 @@ func TestForegroundWaitsForSharedChildBeingDeleted(t *testing.T) {
 	require.Zero(t, left(t, cascade))
 	require.False(t, f.hasApp("web"))
 }
+
+// A child that another version of the program has written is still a child. If its owner went, Collect would delete it later, even if
+// the policy was Orphan.
+func TestCascadeKeepsOwnerWhileAChildDoesNotDecode(t *testing.T) {
+	for _, how := range []owner.Policy{owner.Foreground, owner.Orphan} {
+		f := newFixture(t)
+		f.replicas = must(store.Open(f.db, "replica", store.Config[Replica]{Logger: slog.New(slog.DiscardHandler)}))
+		web, children := f.app("web"), f.children(f.replicas)
+		f.replica("web-1", &web)
+		write := func(value string) {
+			_, err := f.db.Transact(t.Context(), "replica", "web-1", nil, func(have backend.Record) (*backend.Record, error) {
+				have.Value = []byte(value)
+				return &have, nil
+			})
+			require.NoError(t, err)
+		}
+		write(`"of another version"`)
+		require.NoError(t, owner.Delete(t.Context(), f.apps, "web", how))
+		n, err := owner.Cascade(t.Context(), f.apps, "web", children)
+		require.EqualError(t, err, `owner: delete app "web" and its children: replica "web-1" may be a child: the record does not decode`)
+		require.ErrorIs(t, err, store.ErrDecode)
+		require.Equal(t, 1, n)
+		require.True(t, f.hasApp("web"))
+
+		children.Among = func(store.Ref) store.Selector { return store.Selector{Prefix: "shop-"} }
+		shop := f.app("shop")
+		require.NoError(t, owner.Delete(t.Context(), f.apps, "shop", how))
+		require.NoError(t, errOfCascade(owner.Cascade(t.Context(), f.apps, shop.Key, children)), "it is not among its children")
+		children.Among = nil
+
+		write(`{}`)
+		require.NoError(t, errOfCascade(owner.Cascade(t.Context(), f.apps, "web", children)))
+		require.False(t, f.hasApp("web"))
+		if how == owner.Orphan {
+			deleted, err := children.Collect(t.Context(), "web-1", owner.In(f.apps))
+			require.NoError(t, err)
+			require.False(t, deleted)
+		}
+	}
+}
+
+func errOfCascade(_ int, err error) error { return err }
