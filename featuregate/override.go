@@ -23,10 +23,9 @@ type override[F ~int] struct {
 
 // Override turns a feature on or off until the test ends, even after Lock. A subtest may override a feature again. The test fails at
 // once in these cases:
-//   - Another test is overriding the same feature. Tests that run in parallel need Gates of their own.
-//   - Another test overrides the same feature now. Tests that run in parallel need Gates of their own.
+//   - Another test overrides the same feature. Tests that run in parallel need Gates of their own.
+//   - The feature is newer than the version, or removed, or it is GA and would be off.
 //   - A feature would be on without another that it requires.
-//   - A feature would be on without one that it requires.
 func (g *Gates[F]) Override(t TB, feature F, enabled bool) {
 	t.Helper()
 	if uint(feature) >= uint(len(g.on)) {
