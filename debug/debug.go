@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/debug/internal/depth"
 	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/manager"
 )
@@ -69,7 +70,7 @@ type Handler struct {
 	token   string // of the forms
 	cross   http.CrossOriginProtection
 	pages   pages
-	samples samples
+	samples depth.Samples
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -121,7 +122,7 @@ func (h *Handler) Run(ctx context.Context) error {
 		defer h.mu.Unlock()
 		h.running = false
 	}()
-	t := time.NewTicker(samplePeriod)
+	t := time.NewTicker(depth.Period)
 	defer t.Stop()
 	for {
 		h.sample(h.parts())
@@ -131,6 +132,24 @@ func (h *Handler) Run(ctx context.Context) error {
 		case <-t.C:
 		}
 	}
+}
+
+// sample takes a sample of each queue, unless the last one is too recent.
+func (h *Handler) sample(ps parts) {
+	now := time.Now()
+	if !h.samples.Due(now) {
+		return
+	}
+	points := make(map[string]depth.Point)
+	each(ps, func(name string, c aController) {
+		q := c.Stats().Queue
+		points[name] = depth.Point{At: now, Ready: q.Ready, InFlight: q.InProcess}
+	})
+	each(ps, func(name string, c aQueue) {
+		q := c.Stats()
+		points[name] = depth.Point{At: now, Ready: q.Ready, InFlight: q.InProcess}
+	})
+	h.samples.Add(points)
 }
 
 // ServeHTTP serves the pages and the probes.

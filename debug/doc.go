@@ -38,8 +38,8 @@
 //  2. A page that is not open costs nothing, except for the samples of [Handler.Run].
 //  3. The content of keys, objects, errors, and names is escaped. The Content-Security-Policy allows only the style sheet and the
 //     script of the page, and no inline code.
-//  4. An action is a POST from the page itself: it needs Config.Actions, the token of the page, and the Origin of the page. Any other
-//     request changes nothing.
+//  4. An action is a POST with the token of the page, and needs Config.Actions. A browser must not say that it comes from another site.
+//     Any other request changes nothing.
 //  5. A page works without JavaScript, and then reloads itself.
 //  6. The JSON has the same content as the page. Fields are added, and neither renamed nor removed.
 package debug

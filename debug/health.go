@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-go/setpoint/debug/internal/words"
 )
 
 // check is one line of a probe.
@@ -91,11 +93,11 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, probe stri
 	for _, c := range all {
 		switch {
 		case c.Error == "":
-			fmt.Fprintf(&b, "[+]%s ok\n", visible(c.Name))
+			fmt.Fprintf(&b, "[+]%s ok\n", words.Visible(c.Name))
 		case reasons:
-			fmt.Fprintf(&b, "[-]%s failed: %s\n", visible(c.Name), visible(c.Error))
+			fmt.Fprintf(&b, "[-]%s failed: %s\n", words.Visible(c.Name), words.Visible(c.Error))
 		default:
-			fmt.Fprintf(&b, "[-]%s failed: reason withheld\n", visible(c.Name))
+			fmt.Fprintf(&b, "[-]%s failed: reason withheld\n", words.Visible(c.Name))
 		}
 	}
 	if failed {

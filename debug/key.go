@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -84,7 +83,6 @@ func (h *Handler) key(r *http.Request) (page, error) {
 			k.Age = max(0, time.Since(v.Since).Seconds())
 			k.Stack = h.pages.stacks.of(k.Queue, k.Name, in.Stack)
 		}
-		k.Why = k.explain()
 	}
 	k.Events = h.eventsOf(ps, func(e events.Event) bool {
 		if len(about) == 0 {
@@ -93,6 +91,9 @@ func (h *Handler) key(r *http.Request) (page, error) {
 		return slices.ContainsFunc(about, func(ref store.Ref) bool { return e.About.Kind == ref.Kind && e.About.Key == ref.Key })
 	}, eventsOfKey)
 	k.Tree = treeOf(ps, about)
+	if isQueue {
+		k.Why = k.explain(situationOf(ps, c))
+	}
 	return page{"key", k}, nil
 }
 
@@ -105,75 +106,6 @@ func (k *keyPage) link() string {
 		return sourceLink(k.Source, k.Name)
 	}
 	return keyLink(k.Queue, k.Name)
-}
-
-// explain returns sentences that say why the key is not done.
-func (k *keyPage) explain() (why []string) {
-	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	v, now := k.Key, k.Now
-	switch v.State {
-	case stateInFlight:
-		say("A worker has been reconciling it for %s. This is attempt %d.", span(now.Sub(v.Since)), max(1, v.Attempt))
-		if v.Dirty {
-			say("It was added again in the meantime, so it will be reconciled once more.")
-		}
-	case stateReady:
-		say("It has been ready for %s, and waits for a worker.", span(now.Sub(v.Since)))
-	case stateHeld:
-		switch {
-		case v.HeldBy == "pause":
-			say("It is paused. It will be reconciled after it is resumed.")
-		case v.HeldBy == "drain":
-			say("The controller drains. The next run reconciles it.")
-		case v.HeldBy == "next run":
-			say("A store refused its write, because another replica leads. The next run reconciles it.")
-		case strings.HasPrefix(v.HeldBy, "cache "):
-			say("The cache %s does not yet show the writes of its last reconcile.%s", strings.TrimPrefix(v.HeldBy, "cache "), until(v, now))
-		default:
-			say("Its %s are not met yet.%s", v.HeldBy, until(v, now))
-		}
-	case stateDelayed:
-		switch {
-		case !v.QuietUntil.IsZero() && (v.Next.IsZero() || v.QuietUntil.Before(v.Next)):
-			say("It changes often. It will be ready in %s, if it stays quiet.", span(v.QuietUntil.Sub(now)))
-		case v.Failures > 0:
-			say("It failed %s, and will be retried in %s.", times(v.Failures), span(v.Next.Sub(now)))
-		default:
-			say("It will be reconciled again in %s, as its last reconcile requested.", span(v.Next.Sub(now)))
-		}
-	case stateParked:
-		say("It was given up %s ago. Only a change or a retry brings it back.", span(now.Sub(v.Since)))
-	case statePaused:
-		say("It is paused. If it is added, it is held until it is resumed.")
-	default:
-		say("Nothing to do: there has been no change since its last reconcile.")
-	}
-	if v.Paused && v.State != stateHeld && v.State != statePaused {
-		say("It is paused: no new reconcile of it will start.")
-	}
-	if k.QueuePaused {
-		say("The whole controller is paused.")
-	}
-	if !k.Running {
-		say("The controller is not running here: it is waiting for its stage, its caches, or the leadership.")
-	}
-	return why
-}
-
-// until returns a sentence about the end of the wait of a held key.
-func until(v *keyView, now time.Time) string {
-	if v.HeldUntil.IsZero() {
-		return ""
-	}
-	return fmt.Sprintf(" It waits for at most another %s.", span(v.HeldUntil.Sub(now)))
-}
-
-// times returns n as text: "once", "twice", and so on.
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return thousands(n) + " times"
 }
 
 // stacks caches the last stack of each key that has been viewed.

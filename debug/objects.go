@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -117,7 +119,7 @@ func (h *Handler) encode(obj any) (value json.RawMessage, note string) {
 		return nil, fmt.Sprintf("The object cannot be shown: %v", err)
 	}
 	if b.Len() > mostValue {
-		return nil, fmt.Sprintf("The object is too large to be shown: %s bytes.", thousands(b.Len()))
+		return nil, fmt.Sprintf("The object is too large to be shown: %s bytes.", words.Count(b.Len()))
 	}
 	return bytes.TrimSpace(b.Bytes()), ""
 }
@@ -167,8 +169,13 @@ type treeView struct {
 	Missing    bool       `json:"missing,omitempty"`  // no cache has it
 	Deleting   bool       `json:"deleting,omitempty"`
 	Generation int64      `json:"generation,omitempty"`
+	State      string     `json:"state,omitempty"` // of its key in the queue of its controller; empty if it is idle, or has no controller
 	Children   []treeView `json:"children,omitempty"`
 	More       int        `json:"more,omitempty"` // number of children left out
+
+	queue    string // of its controller
+	failures int
+	reason   string // the last one
 }
 
 // The largest tree: the nodes, the children of a node, and the levels above and below the object.
@@ -182,6 +189,7 @@ const (
 type node struct {
 	store.Object[struct{}]
 	link     string
+	queue    string // of its controller, or ""
 	children []*node
 }
 
@@ -201,7 +209,33 @@ func treeOf(ps parts, refs []store.Ref) []treeView {
 		below.Self = true
 		trees = append(trees, viewAbove(nodes, self.Owners, below, mostDepth, &left)...)
 	}
+	each(ps, func(name string, c aController) { addStates(trees, name, c.Inspect()) })
 	return trees
+}
+
+// addStates adds the states of keys to those nodes that a controller reconciles. It asks once for all keys that are not idle, because
+// the time to find one key may depend on their number.
+func addStates(trees []treeView, queue string, in controller.Inspector) {
+	at := make(map[string][]*treeView)
+	var visit func(views []treeView)
+	visit = func(views []treeView) {
+		for i := range views {
+			if v := &views[i]; v.queue == queue {
+				at[v.Key] = append(at[v.Key], v)
+			}
+			visit(views[i].Children)
+		}
+	}
+	visit(trees)
+	if len(at) == 0 {
+		return
+	}
+	for k := range in.Keys() {
+		for _, v := range at[k.Key] {
+			seen := viewOf(queue, k)
+			v.State, v.failures, v.reason = seen.State, seen.Failures, seen.Last()
+		}
+	}
 }
 
 // nodesOf returns the objects of all stores that an informer mirrors.
@@ -227,7 +261,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 			if queue != "" {
 				link = keyLink(queue, o.Key)
 			}
-			nodes[o.Ref()] = &node{Object: o, link: link}
+			nodes[o.Ref()] = &node{Object: o, link: link, queue: queue}
 		}
 	}
 	for _, n := range nodes {
@@ -290,7 +324,9 @@ func viewAbove(nodes map[store.Ref]*node, owners []store.OwnerRef, below treeVie
 }
 
 func viewNode(n *node) treeView {
-	return treeView{Kind: n.Kind, Key: n.Key, UID: n.UID, Link: n.link, Generation: n.Generation, Deleting: !n.Deleting.IsZero()}
+	return treeView{
+		Kind: n.Kind, Key: n.Key, UID: n.UID, Link: n.link, Generation: n.Generation, Deleting: !n.Deleting.IsZero(), queue: n.queue,
+	}
 }
 
 // mostInLink is the maximum length of a key in a link. A longer key is named by its digest, because URLs are limited.

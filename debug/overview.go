@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug/internal/depth"
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -252,10 +253,19 @@ func (v *queueView) setQueue(q workqueue.Stats, all workqueue.Totals, oldest tim
 // depth returns the samples of a queue.
 func (h *Handler) depth(name string) []pointView {
 	views := []pointView{}
-	for _, p := range h.samples.points(name) {
-		views = append(views, pointView{p.at, p.ready, p.inFlight})
+	for _, p := range h.samples.Of(name) {
+		views = append(views, pointView(p))
 	}
 	return views
+}
+
+// lineOf draws points over the last minutes.
+func lineOf(points []pointView, now time.Time) depth.Line {
+	drawn := make([]depth.Point, len(points))
+	for i, p := range points {
+		drawn[i] = depth.Point(p)
+	}
+	return depth.Draw(drawn, now)
 }
 
 func electionOf(name string, e anElector) electionView {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -233,5 +234,5 @@ func (q *queuePage) Range() string {
 		return "no keys"
 	}
 	from := (q.Page-1)*keysPerPage + 1
-	return fmt.Sprintf("%s to %s of %s", thousands(from), thousands(from+len(q.Keys)-1), thousands(n))
+	return fmt.Sprintf("%s to %s of %s", words.Count(from), words.Count(from+len(q.Keys)-1), words.Count(n))
 }

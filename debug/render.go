@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/setpoint-go/setpoint/debug/internal/words"
 )
 
 // assets are the templates, the style sheet, the script, and the icon.
@@ -72,9 +72,9 @@ type pages struct {
 func newPages() pages {
 	p := pages{templates: make(map[string]*template.Template), stacks: new(stacks)}
 	functions := template.FuncMap{
-		"text": visible, "short": short, "num": number, "span": span, "seconds": seconds, "line": lineOf, "queueLink": queueLink,
-		"until": func(t, now time.Time) string { return span(t.Sub(now)) },
-		"ago":   func(t, now time.Time) string { return span(now.Sub(t)) },
+		"text": words.Visible, "short": words.Short, "num": words.Number, "span": words.Span, "seconds": words.Seconds, "line": lineOf, "queueLink": queueLink,
+		"until": func(t, now time.Time) string { return words.Span(t.Sub(now)) },
+		"ago":   func(t, now time.Time) string { return words.Span(now.Sub(t)) },
 		"slug":  func(s string) string { return strings.ReplaceAll(s, " ", "-") },
 		"bytes": func(s string) int { return len(s) },
 	}
@@ -228,127 +228,4 @@ func linkTo(what, name, key string) string {
 		form.Set("key", key)
 	}
 	return "key?" + form.Encode()
-}
-
-// visible returns text in which everything that does not print, or that changes the direction, is escaped as in a Go string.
-func visible(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-}
-
-// short is visible for a list: the first part of a long text, and its length.
-func short(text string) string {
-	const most = 120
-	if len(text) <= most {
-		return visible(text)
-	}
-	cut := most
-	for cut > most-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return visible(text[:cut]) + "… (" + thousands(len(text)) + " bytes)"
-}
-
-// number returns n with separators.
-func number(n any) string {
-	switch n := n.(type) {
-	case int:
-		return thousands(n)
-	case int64:
-		return thousands(int(n))
-	case uint64:
-		digits := strconv.FormatUint(n, 10)
-		return separated(digits)
-	}
-	return fmt.Sprint(n)
-}
-
-func thousands(n int) string {
-	if n < 0 {
-		return "-" + separated(strconv.Itoa(n)[1:])
-	}
-	return separated(strconv.Itoa(n))
-}
-
-func separated(digits string) string {
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
-}
-
-func seconds(s float64) string { return span(time.Duration(s * float64(time.Second))) }
-
-// span returns a duration in at most two units.
-func span(d time.Duration) string {
-	switch d = max(d, 0); {
-	case d < time.Second:
-		return strconv.Itoa(int(d.Milliseconds())) + " ms"
-	case d < 10*time.Second:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < time.Minute:
-		return strconv.Itoa(int(d.Seconds())) + " s"
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%s days", thousands(int(d.Hours()/24)))
-}
-
-// line is a drawing of the depth of a queue.
-type line struct {
-	Path, Area string
-	Max        int
-}
-
-// The size of the drawing, in its own units.
-const (
-	lineWidth  = 300.0
-	lineHeight = 48.0
-)
-
-// lineOf draws points over the last minutes. Missing samples leave a gap.
-func lineOf(points []pointView, now time.Time) line {
-	drawn := line{Max: 1}
-	for _, p := range points {
-		drawn.Max = max(drawn.Max, p.Ready)
-	}
-	const window = sampleCount * samplePeriod
-	var path, area strings.Builder
-	open := false
-	finish := func() {
-		if open {
-			fmt.Fprintf(&area, "V%.0fZ", lineHeight)
-		}
-		open = false
-	}
-	for i, p := range points {
-		x := lineWidth * (1 - float64(now.Sub(p.At))/float64(window))
-		if x < 0 {
-			continue
-		}
-		y := lineHeight - 2 - (lineHeight-4)*float64(p.Ready)/float64(drawn.Max)
-		if i > 0 && p.At.Sub(points[i-1].At) > 3*samplePeriod {
-			finish()
-		}
-		if open {
-			fmt.Fprintf(&path, "L%.1f %.1f", x, y)
-			fmt.Fprintf(&area, "L%.1f %.1f", x, y)
-		} else {
-			fmt.Fprintf(&path, "M%.1f %.1f", x, y)
-			fmt.Fprintf(&area, "M%.1f %.0fV%.1f", x, lineHeight, y)
-			open = true
-		}
-	}
-	finish()
-	drawn.Path, drawn.Area = path.String(), area.String()
-	return drawn
 }

@@ -1,0 +1,219 @@
+package debug
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug/internal/words"
+	"github.com/setpoint-go/setpoint/manager"
+)
+
+// situation is the state of a controller, as far as it decides about all its keys.
+type situation struct {
+	stats     controller.Stats
+	managed   *manager.PartStats // nil if the manager does not run the controller
+	sources   int
+	unsynced  []string       // sources
+	elections []electionView // of the manager
+	slots     []slotsView    // of the manager
+}
+
+// situationOf returns the situation of c.
+func situationOf(ps parts, c aController) situation {
+	at := situation{stats: c.Stats()}
+	for _, s := range c.Sources() {
+		at.sources++
+		if in, ok := s.(anInformer); ok && !in.HasSynced() {
+			at.unsynced = append(at.unsynced, s.Name())
+		}
+	}
+	for _, p := range ps.all {
+		switch {
+		case p.managed == nil:
+		case same(p.value, c):
+			at.managed = p.managed
+		case p.managed.Kind == "election":
+			switch v := p.value.(type) {
+			case anElector:
+				at.elections = append(at.elections, electionOf(p.name, v))
+			case someSlots:
+				at.slots = append(at.slots, slotsOf(p.name, v))
+			}
+		}
+	}
+	return at
+}
+
+// mostSentences is the maximum number of sentences about children.
+const mostSentences = 3
+
+// explain returns sentences that say why the key is not done.
+func (k *keyPage) explain(at situation) (why []string) {
+	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	if !k.Running {
+		say("%s", at.absence())
+	}
+	if k.QueuePaused {
+		say("The whole controller is paused.")
+	}
+	if text := k.state(at); text != "" {
+		say("%s", text)
+	}
+	v := k.Key
+	if v.Paused && v.State != stateHeld && v.State != statePaused {
+		say("It is paused: no new reconcile of it will start.")
+	}
+	if last := v.Last(); last != "" {
+		say("The last reason: %s", last)
+	}
+	troubled := append(trouble(k.Tree, false, true), trouble(k.Tree, false, false)...)
+	for _, child := range troubled[:min(mostSentences, len(troubled))] {
+		say("%s", child.trouble())
+	}
+	if n := len(troubled) - mostSentences; n > 0 {
+		say("Other children that are parked or fail: %s.", words.Count(n))
+	}
+	return why
+}
+
+// state returns what the state of the key means, or "" if it means nothing.
+func (k *keyPage) state(at situation) string {
+	v, now := k.Key, k.Now
+	switch v.State {
+	case stateInFlight:
+		text := fmt.Sprintf("A worker has been reconciling it for %s. This is attempt %d.", words.Span(now.Sub(v.Since)), max(1, v.Attempt))
+		if v.Dirty {
+			text += " It was added again in the meantime, so it will be reconciled once more."
+		}
+		return text
+	case stateReady:
+		return fmt.Sprintf("It has been ready for %s, and waits for a worker.", words.Span(now.Sub(v.Since))) + at.wait(now.Sub(v.Since))
+	case stateHeld:
+		return v.hold(now)
+	case stateDelayed:
+		switch {
+		case !v.QuietUntil.IsZero() && (v.Next.IsZero() || v.QuietUntil.Before(v.Next)):
+			return fmt.Sprintf("It changes often. It will be ready in %s, if it stays quiet.", words.Span(v.QuietUntil.Sub(now)))
+		case v.Failures > 0:
+			return fmt.Sprintf("It failed %s, and will be retried in %s.", words.Times(v.Failures), words.Span(v.Next.Sub(now)))
+		}
+		return fmt.Sprintf("It will be reconciled again in %s, as its last reconcile requested.", words.Span(v.Next.Sub(now)))
+	case stateParked:
+		return fmt.Sprintf("It was given up %s ago. Only a change or a retry brings it back.", words.Span(now.Sub(v.Since)))
+	case statePaused:
+		return "It is paused. If it is added, it is held until it is resumed."
+	}
+	switch {
+	case !k.Running:
+		return "" // another replica may be reconciling it
+	case len(k.Objects) == 0 && at.sources > 0:
+		return "Nothing to do: no cache of this controller has an object with this key."
+	}
+	text := "Nothing to do: there has been no change since its last reconcile."
+	for _, s := range at.slots {
+		if s.Owned < len(s.Slots) {
+			text = fmt.Sprintf("Nothing to do here. This replica owns %d of %d slots: if the key is in another one, its owner reconciles it.",
+				s.Owned, len(s.Slots))
+		}
+	}
+	return text
+}
+
+// hold returns what holds a held key.
+func (v *keyView) hold(now time.Time) string {
+	switch {
+	case v.HeldBy == "pause":
+		return "It is paused. It will be reconciled after it is resumed."
+	case v.HeldBy == "drain":
+		return "The controller drains. The next run reconciles it."
+	case v.HeldBy == "next run":
+		return "A store refused its write, because another replica leads. The next run reconciles it."
+	}
+	text := fmt.Sprintf("It waits for the %s: not all effects of its last reconcile have been seen.", v.HeldBy)
+	if cache, ok := strings.CutPrefix(v.HeldBy, "cache "); ok {
+		text = fmt.Sprintf("The cache %s does not yet show the writes of its last reconcile.", cache)
+	}
+	if !v.HeldUntil.IsZero() {
+		text += fmt.Sprintf(" It waits for at most another %s.", words.Span(v.HeldUntil.Sub(now)))
+	}
+	return text
+}
+
+// wait returns why a key that has been ready for some time has no worker, or "".
+func (at situation) wait(ready time.Duration) string {
+	busy, workers := at.stats.Queue.InProcess, at.stats.Workers
+	switch {
+	case !at.stats.Running || at.stats.Paused:
+		return ""
+	case busy >= workers:
+		return fmt.Sprintf(" %s of %s workers are busy, the longest for %s.", words.Count(busy), words.Count(workers), words.Span(at.stats.Queue.LongestRunning))
+	case ready > time.Second: // otherwise a worker may be about to take it
+		return fmt.Sprintf(" Only %s of %s workers are busy: a limit of its group or of the queue delays it.", words.Count(busy), words.Count(workers))
+	}
+	return ""
+}
+
+// absence returns why a controller does not run.
+func (at situation) absence() string {
+	if at.managed == nil {
+		return "The controller is not running."
+	}
+	switch at.managed.State {
+	case "backing off":
+		return fmt.Sprintf("The controller has failed, and will be started again: %v", at.managed.Err)
+	case "stopping":
+		return "The controller is stopping."
+	}
+	if len(at.unsynced) > 0 {
+		return fmt.Sprintf("The controller is not running yet: it waits for the first list of %s.", strings.Join(at.unsynced, ", "))
+	}
+	for _, e := range at.elections {
+		switch {
+		case e.Leading:
+		case e.Leader == nil:
+			return "It is not reconciled: no replica leads."
+		default:
+			return "This replica does not lead. According to the lease, " + describe(*e.Leader) + " does, and reconciles it."
+		}
+	}
+	return "The controller is not running yet: it waits for its turn to start."
+}
+
+// describe returns the name of a replica, and its metadata.
+func describe(l leaderView) string {
+	var more []string
+	for _, name := range slices.Sorted(maps.Keys(l.Metadata)) {
+		more = append(more, name+" "+l.Metadata[name])
+	}
+	if len(more) == 0 {
+		return l.Identity
+	}
+	return fmt.Sprintf("%s (%s)", l.Identity, strings.Join(more, ", "))
+}
+
+// trouble returns the objects below the one that the page shows that are parked, or, if parked is false, those that fail.
+func trouble(tree []treeView, below, parked bool) (found []treeView) {
+	for _, v := range tree {
+		if is := v.State == stateParked; below && is == parked && (is || v.failures > 0) {
+			found = append(found, v)
+		}
+		found = append(found, trouble(v.Children, below || v.Self, parked)...)
+	}
+	return found
+}
+
+// trouble returns a sentence about v, which is parked or fails.
+func (v treeView) trouble() string {
+	text := fmt.Sprintf("Its child %s %s failed %s", v.Kind, v.Key, words.Times(v.failures))
+	if v.State == stateParked {
+		text = fmt.Sprintf("Its child %s %s was given up", v.Kind, v.Key)
+	}
+	if v.reason != "" {
+		text += ": " + v.reason
+	}
+	return text
+}

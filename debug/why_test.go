@@ -1,0 +1,238 @@
+package debug_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/debug"
+	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
+)
+
+// why returns the sentences about a key.
+func why(t *testing.T, h *debug.Handler, queue, key string) string {
+	t.Helper()
+	var sentences []string
+	for _, s := range readJSON(t, h, "key?queue="+queue+"&key="+key)["why"].([]any) {
+		sentences = append(sentences, s.(string))
+	}
+	return strings.Join(sentences, "\n")
+}
+
+// running runs a manager until the end of the test.
+func running(t *testing.T, m *manager.Manager) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ended)
+	})
+	synctest.Wait()
+}
+
+// plain is a manager of a controller, and its page.
+func plain(t *testing.T, cfg manager.Config, reconcile func(context.Context, string) (controller.Result, error), of controller.Config[string],
+	inputs ...controller.Input[string],
+) (*controller.Controller[string], *manager.Manager, *debug.Handler) {
+	t.Helper()
+	of.Logger, cfg.Logger = quiet, quiet
+	c, err := controller.New("sites", reconcile, of, inputs...)
+	require.NoError(t, err)
+	m, err := manager.New(cfg, c)
+	require.NoError(t, err)
+	h, err := debug.New(m, debug.Config{Logger: quiet})
+	require.NoError(t, err)
+	return c, m, h
+}
+
+func idle(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }
+
+func TestWhyNamesReplicaThatReconcilesKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := memlease.New()
+		lease := func(name string) *leaderelect.Config {
+			return &leaderelect.Config{
+				Store: leases, Key: "ops", Identity: name, Logger: quiet, Metadata: map[string]string{"page": "http://" + name + ":6060/debug/"},
+			}
+		}
+		_, a, ofA := plain(t, manager.Config{Election: lease("a")}, idle, controller.Config[string]{})
+		_, b, ofB := plain(t, manager.Config{Election: lease("b")}, idle, controller.Config[string]{})
+		assert.Equal(t, "It is not reconciled: no replica leads.", why(t, ofA, "sites", "berlin"))
+		running(t, a)
+		running(t, b)
+		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, ofA, "sites", "berlin"))
+		assert.Equal(t, "This replica does not lead. According to the lease, a (page http://a:6060/debug/) does, and reconciles it.",
+			why(t, ofB, "sites", "berlin"))
+	})
+}
+
+func TestWhyMentionsSlotsOfOtherReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := memlease.New()
+		slots := func(name string) manager.Config {
+			return manager.Config{Shards: &shard.Config{
+				Slots: 4, Lease: leaderelect.Config{Store: leases, Key: "ops", Identity: name, Logger: quiet},
+			}}
+		}
+		_, a, ofA := plain(t, slots("a"), idle, controller.Config[string]{})
+		_, b, _ := plain(t, slots("b"), idle, controller.Config[string]{})
+		running(t, a)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, ofA, "sites", "berlin"))
+		running(t, b)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, "Nothing to do here. This replica owns 2 of 4 slots: if the key is in another one, its owner reconciles it.",
+			why(t, ofA, "sites", "berlin"))
+	})
+}
+
+func TestWhyNamesLastReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := func(_ context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "parked":
+				return controller.Result{}, retry.Permanent(errors.New("there is no region moon"))
+			case "unfinished":
+				return controller.Result{}, retry.NotYet(errors.New("the server starts"), time.Minute)
+			}
+			return controller.Result{}, retry.After(errors.New("status 503"), time.Minute)
+		}
+		c, m, h := plain(t, manager.Config{}, fails, controller.Config[string]{})
+		running(t, m)
+		for key, want := range map[string]string{
+			"parked":     "It was given up 0 ms ago. Only a change or a retry brings it back.\nThe last reason: there is no region moon",
+			"failing":    "It failed once, and will be retried in 1 min 0 s.\nThe last reason: status 503",
+			"unfinished": "It will be reconciled again in 1 min 0 s, as its last reconcile requested.\nThe last reason: the server starts",
+		} {
+			c.Add(key)
+			synctest.Wait()
+			assert.Equal(t, want, why(t, h, "sites", key))
+		}
+	})
+}
+
+func TestWhyNamesWhatReadyKeyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		hangs := func(context.Context, string) (controller.Result, error) {
+			<-release
+			return controller.Result{}, nil
+		}
+		c, m, h := plain(t, manager.Config{}, hangs, controller.Config[string]{
+			Workers: 2, Queue: workqueue.Config[string]{Group: func(key string) string { return key[:1] }, GroupLimit: 1},
+		})
+		running(t, m)
+		c.Add("a1")
+		synctest.Wait()
+		time.Sleep(5 * time.Second)
+		c.Add("a2")
+		time.Sleep(500 * time.Millisecond)
+		assert.Equal(t, "It has been ready for 500 ms, and waits for a worker.", why(t, h, "sites", "a2"))
+		time.Sleep(time.Second)
+		assert.Equal(t, "It has been ready for 1.5 s, and waits for a worker. Only 1 of 2 workers are busy: a limit of its group or of the queue delays it.",
+			why(t, h, "sites", "a2"))
+		c.Add("b1")
+		synctest.Wait()
+		assert.Equal(t, "It has been ready for 1.5 s, and waits for a worker. 2 of 2 workers are busy, the longest for 6.5 s.", why(t, h, "sites", "a2"))
+		c.Pause()
+		assert.Equal(t, "The whole controller is paused.\nIt has been ready for 1.5 s, and waits for a worker.", why(t, h, "sites", "a2"))
+		c.Resume()
+		close(release)
+	})
+}
+
+func TestWhyNamesExpectation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made, err := expectations.NewCounted[string](expectations.Config[string]{Name: "servers", TTL: time.Minute})
+		require.NoError(t, err)
+		c, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{Expectations: []controller.Expectations[string]{made}})
+		running(t, m)
+		made.ExpectCreations("berlin", 1)
+		c.Add("berlin")
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		assert.Equal(t, "It waits for the expectations servers: not all effects of its last reconcile have been seen. It waits for at most another 50 s.",
+			why(t, h, "sites", "berlin"))
+	})
+}
+
+func TestWhySaysThatNoCacheHasObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := store.NewMemory(store.MemoryConfig{})
+		require.NoError(t, err)
+		sites, err := store.Open(db, "Site", store.Config[int]{Logger: quiet})
+		require.NoError(t, err)
+		seen, err := informer.New(sites, store.Key, informer.Config{Name: "cached", Logger: quiet})
+		require.NoError(t, err)
+		_, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{}, controller.For(seen))
+		assert.Equal(t, "The controller is not running yet: it waits for the first list of cached.", why(t, h, "sites", "berlin"))
+		running(t, m)
+		assert.Equal(t, "Nothing to do: no cache of this controller has an object with this key.", why(t, h, "sites", "berlin"))
+	})
+}
+
+// A site is done with its own work, and its servers are not: the page of the site leads to them.
+func TestWhyNamesChildrenInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := store.NewMemory(store.MemoryConfig{})
+		require.NoError(t, err)
+		sites, err := store.Open(db, "Site", store.Config[int]{Logger: quiet})
+		require.NoError(t, err)
+		servers, err := store.Open(db, "Server", store.Config[int]{Logger: quiet})
+		require.NoError(t, err)
+		site, err := sites.Create(t.Context(), store.Object[int]{Key: "berlin"})
+		require.NoError(t, err)
+		for _, key := range []string{"failing-1", "failing-2", "failing-3", "fine", "parked"} {
+			_, err := servers.Create(t.Context(), store.Object[int]{Key: key, Owners: []store.OwnerRef{{Ref: site.Ref(), Controller: true}}})
+			require.NoError(t, err)
+		}
+		seen, err := informer.New(sites, store.Key, informer.Config{Name: "sites", Logger: quiet})
+		require.NoError(t, err)
+		seenServers, err := informer.New(servers, store.Key, informer.Config{Name: "servers", Logger: quiet})
+		require.NoError(t, err)
+		ofSites, err := controller.New("sites", idle, controller.Config[string]{Logger: quiet}, controller.For(seen), controller.Owns(seenServers, "Site"))
+		require.NoError(t, err)
+		ofServers, err := controller.New("servers", func(_ context.Context, key string) (controller.Result, error) {
+			switch {
+			case key == "parked":
+				return controller.Result{}, retry.Permanent(errors.New("there is no region moon"))
+			case strings.HasPrefix(key, "failing"):
+				return controller.Result{}, retry.After(errors.New("status 503"), time.Minute)
+			}
+			return controller.Result{}, nil
+		}, controller.Config[string]{Logger: quiet, Reasons: true}, controller.For(seenServers))
+		require.NoError(t, err)
+		m, err := manager.New(manager.Config{Logger: quiet}, ofSites, ofServers)
+		require.NoError(t, err)
+		h, err := debug.New(m, debug.Config{Logger: quiet})
+		require.NoError(t, err)
+		running(t, m)
+		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.\n"+
+			"Its child Server parked was given up: there is no region moon\nIts child Server failing-1 failed once: status 503\n"+
+			"Its child Server failing-2 failed once: status 503\nOther children that are parked or fail: 1.", why(t, h, "sites", "berlin"))
+		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, h, "servers", "fine"), "it has none")
+		page := readJSON(t, h, "key?queue=servers&key=fine")
+		assert.Equal(t, "parked", at(readJSON(t, h, "key?queue=sites&key=berlin"), "tree.0.children.4.state"))
+		assert.Empty(t, at(page, "tree.0.children.0.state"))
+		assert.Contains(t, read(t, h, "key?queue=sites&key=berlin"), `<span class="pill s-parked">parked</span>`)
+	})
+}
