@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"sync"
@@ -14,7 +15,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/nats"
 )
@@ -105,35 +109,103 @@ func following(t *testing.T, db backend.Backend, after informer.Version) <-chan 
 	return ended
 }
 
-func TestPurgedStreamExpiresWatches(t *testing.T) {
-	url := serve(t).ClientURL()
-	js := connect(t, url)
+// An administrator removes messages that a watch may need.
+func TestRemovalByHandExpiresWatches(t *testing.T) {
+	for name, c := range map[string]struct {
+		trimmed bool // writers have trimmed the history before
+		hurt    func(ctx context.Context, s jetstream.Stream, last backend.Record) error
+	}{
+		"of everything":         {false, func(ctx context.Context, s jetstream.Stream, _ backend.Record) error { return s.Purge(ctx) }},
+		"of everything trimmed": {true, func(ctx context.Context, s jetstream.Stream, _ backend.Record) error { return s.Purge(ctx) }},
+		"of a key": {false, func(ctx context.Context, s jetstream.Stream, _ backend.Record) error {
+			return s.Purge(ctx, jetstream.WithPurgeSubject(s.CachedInfo().Config.Name+".o.app.a"))
+		}},
+		"of a message": {false, func(ctx context.Context, s jetstream.Stream, last backend.Record) error {
+			return s.DeleteMsg(ctx, uint64(last.Version))
+		}},
+		"of the beginning": {true, func(ctx context.Context, s jetstream.Stream, last backend.Record) error {
+			return s.Purge(ctx, jetstream.WithPurgeSequence(uint64(last.Version)+1))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := serve(t).ClientURL()
+			js := connect(t, url)
+			cfg := nats.Config{Stream: newStream(t, js), Poll: 5 * time.Millisecond}
+			db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
+			db.SetGrace(time.Millisecond)
+			var last backend.Record
+			for _, key := range []string{"a", "a", "b"} {
+				var err error
+				last, err = put(t.Context(), db, "app", key, "1")
+				require.NoError(t, err)
+			}
+			if c.trimmed {
+				require.NoError(t, db.Forget(t.Context(), last.Version-1))
+			}
+			ended := following(t, db, last.Version)
+			stream, err := js.Stream(t.Context(), cfg.Stream)
+			require.NoError(t, err)
+			require.NoError(t, c.hurt(t.Context(), stream, last))
+			require.ErrorIs(t, <-ended, backend.ErrExpired)
+			_, version := read(t, other, "app")
+			assert.Greater(t, version, last.Version)
+			for _, v := range []informer.Version{0, last.Version} {
+				_, err = end(t.Context(), other, "app", v)
+				require.ErrorIs(t, err, backend.ErrExpired)
+			}
+			after, err := put(t.Context(), other, "app", "c", "1")
+			require.NoError(t, err)
+			assert.Greater(t, after.Version, version)
+			for c, err := range db.Watch(t.Context(), "app", backend.Query{}, version) {
+				require.NoError(t, err)
+				if c.Record.Key != "" {
+					assert.Equal(t, "c", c.Record.Key)
+					break
+				}
+			}
+		})
+	}
+}
+
+// The messages of the history are complete, but an administrator has purged an older object. No watch can notice: the library's own removals
+// look the same.
+func TestOldObjectPurgedByHandStaysInCacheUntilReset(t *testing.T) {
+	js := connect(t, serve(t).ClientURL())
 	cfg := nats.Config{Stream: newStream(t, js), Poll: 5 * time.Millisecond}
-	db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
-	before, err := put(t.Context(), db, "app", "a", "1")
-	require.NoError(t, err)
-	ended := following(t, db, 0)
-	stream, err := js.Stream(t.Context(), cfg.Stream)
-	require.NoError(t, err)
-	require.NoError(t, stream.Purge(t.Context()))
-	require.ErrorIs(t, <-ended, backend.ErrExpired)
-	all, version := read(t, other, "app")
-	assert.Empty(t, all)
-	assert.Greater(t, version, before.Version)
-	for _, v := range []informer.Version{0, before.Version} {
-		_, err = end(t.Context(), other, "app", v)
-		require.ErrorIs(t, err, backend.ErrExpired)
-	}
-	after, err := put(t.Context(), other, "app", "b", "1")
-	require.NoError(t, err)
-	assert.Greater(t, after.Version, version)
-	for c, err := range db.Watch(t.Context(), "app", backend.Query{}, version) {
+	db := open(t, js, cfg)
+	db.SetGrace(time.Millisecond)
+	apps := dbtest.Apps(t, db)
+	for _, key := range []string{"old", "new"} {
+		o, err := apps.Create(t.Context(), store.Object[dbtest.App]{Key: key})
 		require.NoError(t, err)
-		if c.Record.Key != "" {
-			assert.Equal(t, "b", c.Record.Key)
-			break
-		}
+		require.NoError(t, db.Forget(t.Context(), o.Version))
 	}
+	inf, err := informer.New(apps, store.Key[dbtest.App], informer.Config{Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	deleted := make(chan string, 2)
+	_, err = inf.AddHandler(informer.Handler[string, store.Object[dbtest.App]]{
+		OnDelete: func(d cache.Tombstone[string, store.Object[dbtest.App]]) { deleted <- d.Key },
+	})
+	require.NoError(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	done := make(chan error, 1)
+	go func() { done <- inf.Run(ctx) }() // ends with stop; the test waits for it
+	<-inf.Synced()
+	stream, err := js.Stream(ctx, cfg.Stream)
+	require.NoError(t, err)
+	require.NoError(t, stream.Purge(ctx, jetstream.WithPurgeSubject(cfg.Stream+".o.App.old")))
+	_, err = apps.Get(ctx, "old")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	o, err := apps.Create(ctx, store.Object[dbtest.App]{Key: "next"})
+	require.NoError(t, err)
+	require.NoError(t, inf.WaitForVersion(ctx, o.Version))
+	assert.Equal(t, 3, inf.Indexer().Len())
+	assert.Empty(t, deleted)
+	inf.Reset()
+	assert.Equal(t, "old", <-deleted)
+	stop()
+	require.NoError(t, <-done)
 }
 
 func TestRecreatedStreamExpiresWatches(t *testing.T) {

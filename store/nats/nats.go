@@ -20,9 +20,11 @@ type Config struct {
 	// 64 of them. Defaults to "setpoint".
 	//
 	// The subjects are setpoint.o.KIND.KEY for objects, setpoint.f.LEASE for terms, setpoint.c.LEASE for their comparisons, and setpoint.h
-	// for the mark of the history. A byte of a name that has a meaning in a subject, is not printable, or is not ASCII becomes =XX. A key
-	// that is purged by hand disappears without a change, and caches keep it until informer.Informer.Reset is called. A purge of the whole
-	// stream is noticed.
+	// for the mark of the history. A byte of a name that has a meaning in a subject, is not printable, or is not ASCII becomes =XX.
+	//
+	// Remove no messages by hand. If fewer are left than the history must have, all watches end with backend.ErrExpired, and informers
+	// list again. Otherwise, the library cannot tell the removal from its own. Then a key disappears without a change, and caches keep it
+	// until informer.Informer.Reset is called.
 	//
 	// A new stream begins at the number of microseconds since 1970. So a stream that was deleted and created again shares no version with
 	// the one before, and every watch from an old version ends with backend.ErrExpired. This assumes that the clock was not set back in

@@ -26,7 +26,7 @@ type mark struct {
 	// Trimmed and Horizon.
 	Trimmed uint64 `json:"trimmed"`
 
-	// Epoch is the first Horizon of this history. It changes when a purge loses the history.
+	// Epoch is the first Horizon of this history. It changes when another program has removed messages.
 	Epoch uint64 `json:"epoch"`
 
 	// Lost is set if there was something before Epoch, so that a watch cannot start from 0.
@@ -115,7 +115,7 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 		if p.mark, p.marked, err = b.readMark(ctx); err != nil {
 			return p, err
 		}
-		if p.marked == 0 {
+		if p.marked == 0 || p.mark.incomplete(s) {
 			if err := b.restoreMark(ctx, info); err != nil && !errors.Is(err, errConflict) {
 				return p, err
 			}
@@ -151,7 +151,14 @@ func (b *Backend) readMark(ctx context.Context) (m mark, sequence uint64, err er
 	return m, msg.Sequence, nil
 }
 
-// restoreMark writes a mark into a stream that has none: it is new, or was purged.
+// incomplete reports whether another program has removed messages after the horizon. The library removes none of them. If the state of
+// the stream is older than the mark, incomplete may miss that. It also does if as many older messages are left.
+func (m *mark) incomplete(s jetstream.StreamState) bool {
+	return s.LastSeq > m.Horizon && s.Msgs < s.LastSeq-m.Horizon
+}
+
+// restoreMark writes a mark into a stream that has none, because it is new or was purged, or whose history is incomplete. A watch cannot
+// begin before the new mark.
 func (b *Backend) restoreMark(ctx context.Context, info *jetstream.StreamInfo) error {
 	last := info.State.LastSeq
 	m := mark{Horizon: last, Trimmed: last, Epoch: last}
@@ -180,7 +187,7 @@ func (p *position) expired(begin *position, at informer.Version) error {
 	case !p.created.Equal(begin.created):
 		return fmt.Errorf("%w: the stream was created again at %v", backend.ErrExpired, p.created)
 	case p.mark.Epoch != begin.mark.Epoch:
-		return fmt.Errorf("%w: the stream was purged before version %d", backend.ErrExpired, p.mark.Epoch)
+		return fmt.Errorf("%w: another program removed messages before version %d", backend.ErrExpired, p.mark.Epoch)
 	case uint64(at) < p.mark.Horizon:
 		return fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, p.mark.Horizon)
 	case at > p.version:
