@@ -69,7 +69,9 @@ func (r *Record) UnmarshalBinary(b []byte) error {
 			next.Before = map[string]string{}
 		}
 	}
-	next.Meta, next.Value = slices.Clone(d.bytes()), slices.Clone(d.bytes())
+	meta, value := d.bytes(), d.bytes()
+	both := slices.Concat(meta, value) // one allocation
+	next.Meta, next.Value = both[:len(meta):len(meta)], both[len(meta):]
 	if d.failed || len(d.rest) > 0 {
 		return errFormat
 	}

@@ -49,7 +49,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		if revision == 0 {
 			revision = res.Header.Revision
 		}
-		page, size := backend.Page{Version: informer.Version(revision)}, 0
+		page, size := backend.Page{Version: informer.Version(revision), Records: make([]backend.Record, 0, len(res.Kvs))}, 0
 		for _, kv := range res.Kvs {
 			size += len(kv.Key) + len(kv.Value)
 			r, err := decode(strings.TrimPrefix(string(kv.Key), prefix), kv, false)

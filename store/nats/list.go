@@ -62,7 +62,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	slices.Sort(keys)
 	for first := true; first || len(keys) > 0; first = false {
 		n := min(pageSize, len(keys))
-		page := backend.Page{Version: s.version}
+		page := backend.Page{Version: s.version, Records: make([]backend.Record, 0, n)}
 		for _, key := range keys[:n] {
 			at := s.records[key]
 			delete(s.records, key) // so that a list of a million is not held twice
@@ -120,7 +120,7 @@ func (b *Backend) snapshot(ctx context.Context, pattern string) (s snapshot, err
 	}
 	var at, marked uint64
 	for at < end || end > 0 && marked == 0 {
-		m, err := r.read(ctx, b.cfg.Timeout)
+		m, err := r.await(ctx)
 		if errors.Is(err, errNothing) {
 			return s, fmt.Errorf("%w: nothing within %v", errGap, b.cfg.Timeout)
 		}

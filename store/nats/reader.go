@@ -16,6 +16,12 @@ type reader struct {
 	name     string
 	messages jetstream.MessagesContext
 	next     uint64 // how many messages the server has sent, plus one
+
+	// The context of the last read, and when it ends. It costs more than a message, so later reads that end at the same time share it.
+	waiting context.Context
+	release context.CancelFunc
+	until   time.Time
+	option  jetstream.NextOpt
 }
 
 // message is one message.
@@ -56,7 +62,7 @@ func (b *Backend) read(ctx context.Context, from uint64, headersOnly bool, subje
 	if from > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
-	r := &reader{b: b, next: 1}
+	r := &reader{b: b, next: 1, release: func() {}}
 	var consumer jetstream.Consumer
 	err := b.request(ctx, func(ctx context.Context) (err error) {
 		consumer, err = b.stream.CreateConsumer(ctx, cfg)
@@ -79,6 +85,7 @@ func (b *Backend) read(ctx context.Context, from uint64, headersOnly bool, subje
 
 // close ends the consumer.
 func (r *reader) close(ctx context.Context) {
+	r.release()
 	if r.messages != nil {
 		r.messages.Stop()
 	}
@@ -90,16 +97,19 @@ func (r *reader) close(ctx context.Context) {
 	})
 }
 
-// read returns the next message, or errNothing if none arrives for a while.
-func (r *reader) read(ctx context.Context, wait time.Duration) (m message, err error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	msg, err := r.messages.Next(jetstream.NextContext(waiting))
+// read returns the next message, or errNothing if none arrives before a time. All reads of a reader have the same ctx.
+func (r *reader) read(ctx context.Context, until time.Time) (m message, err error) {
+	if !until.Equal(r.until) {
+		r.release()
+		r.waiting, r.release = context.WithDeadline(ctx, until)
+		r.until, r.option = until, jetstream.NextContext(r.waiting)
+	}
+	msg, err := r.messages.Next(r.option)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
 		return m, context.Cause(ctx)
-	case waiting.Err() != nil:
+	case r.waiting.Err() != nil:
 		return m, errNothing
 	default:
 		return m, fmt.Errorf("%w: %w", errGap, err)
@@ -116,4 +126,13 @@ func (r *reader) read(ctx context.Context, wait time.Duration) (m message, err e
 		subject: msg.Subject(), sequence: meta.Sequence.Stream, pending: meta.NumPending, data: msg.Data(),
 		deleted: msg.Headers().Get(headerDeleted) != "", expect: msg.Headers().Get(headerExpect),
 	}, nil
+}
+
+// await returns the next message, or errNothing if none arrives within Config.Timeout.
+func (r *reader) await(ctx context.Context) (message, error) {
+	until, timeout := r.until, r.b.cfg.Timeout
+	if time.Until(until) < timeout {
+		until = time.Now().Add(timeout + timeout/4) // many messages share it
+	}
+	return r.read(ctx, until)
 }

@@ -89,7 +89,7 @@ func (b *Backend) remove(ctx context.Context, after, to, marked uint64) error {
 	defer r.close(ctx)
 	below := map[string]uint64{} // by subject: messages below are removed
 	for at := after; at < to; {
-		m, err := r.read(ctx, b.cfg.Timeout)
+		m, err := r.await(ctx)
 		if err != nil {
 			return err
 		}

@@ -89,7 +89,7 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 	for {
 		due := w.checked.asked.Add(w.b.cfg.Poll)
-		m, err := r.read(ctx, max(time.Until(due), time.Microsecond))
+		m, err := r.read(ctx, due)
 		switch {
 		case errors.Is(err, errNothing):
 			m.pending = 0
