@@ -2,7 +2,9 @@ package dbtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,8 +20,13 @@ const image = "registry.example/app:"
 // Image is a value of 210 bytes for benchmarks.
 const Image = image + image + image + image + image + image + image + image + image + image
 
+// Rows defines the flag -rows of the benchmarks of a backend.
+func Rows() *int {
+	return flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+}
+
 // EachWrite resets the timer of b and calls write b.N times, in a number of goroutines. It passes the number of the goroutine, from 0,
-// and the number of the call, from 1. The first error fails b and ends its goroutine.
+// and the number of the call, from 1. The first error fails b and ends its goroutine. EachWrite reports the writes per second.
 func EachWrite(b *testing.B, writers int, write func(ctx context.Context, writer, i int) error) {
 	var g sync.WaitGroup
 	var next atomic.Int64
@@ -35,6 +42,7 @@ func EachWrite(b *testing.B, writers int, write func(ctx context.Context, writer
 		})
 	}
 	g.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "writes/s")
 }
 
 // UpdateApps measures updates of objects in db by a number of writers, each of its own object.
@@ -52,8 +60,49 @@ func UpdateApps(b *testing.B, db backend.Backend, writers int) {
 	})
 }
 
+// EachRead calls read as often as b wants. Each call must read n rows, and returns how many it has read. EachRead reports the rows per
+// second.
+func EachRead(b *testing.B, n int, read func() (int, error)) {
+	b.Helper()
+	b.ReportAllocs()
+	for b.Loop() {
+		if got, err := read(); err != nil || got != n {
+			b.Fatalf("%d rows were read, want %d: %v", got, n, err)
+		}
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+}
+
+// List measures lists of a source that has n objects.
+func List[T any](b *testing.B, source informer.ListWatcher[T], n int) {
+	b.Helper()
+	EachRead(b, n, func() (int, error) {
+		l, err := source.List(b.Context())
+		return len(l.Items), err
+	})
+}
+
+// Drain measures watches that read n changes after a version, like one that resumes after a pause.
+func Drain[T any](b *testing.B, source informer.ListWatcher[T], after informer.Version, n int) {
+	b.Helper()
+	EachRead(b, n, func() (got int, err error) {
+		for e, err := range source.Watch(b.Context(), after) {
+			if err != nil {
+				return got, err
+			}
+			if e.Type != informer.Bookmark {
+				got++
+			}
+			if got == n {
+				break
+			}
+		}
+		return got, nil
+	})
+}
+
 // Latency measures the time from the return of write to a receive from seen. Each write must cause one send of the current time to
-// seen. It reports the mean and the maximum in microseconds. The first write is not measured.
+// seen. It reports the median, the 99th percentile, and the maximum in microseconds. The first write is not measured.
 func Latency(b *testing.B, seen <-chan time.Time, write func(i int) error) {
 	b.Helper()
 	send := func(i int) {
@@ -63,31 +112,43 @@ func Latency(b *testing.B, seen <-chan time.Time, write func(i int) error) {
 	}
 	send(0)
 	<-seen
-	var longest, all time.Duration
-	n := 0
+	var all []time.Duration
 	for b.Loop() {
-		n++
-		send(n)
+		send(len(all) + 1)
 		written := time.Now()
-		latency := max((<-seen).Sub(written), 0) // the reader may be faster than the reply to the writer
-		longest, all = max(longest, latency), all+latency
+		all = append(all, max((<-seen).Sub(written), 0)) // the reader may be faster than the reply to the writer
 	}
-	b.ReportMetric(float64(longest.Microseconds()), "µs-max")
-	b.ReportMetric(float64(all.Microseconds())/float64(n), "µs-mean")
+	slices.Sort(all)
+	for name, percent := range map[string]int{"µs-p50": 50, "µs-p99": 99, "µs-max": 100} {
+		at := (len(all)*percent+99)/100 - 1 // at least that many are at or below it
+		b.ReportMetric(float64(all[at].Nanoseconds())/1000, name)
+	}
 }
 
-// HandlerLatency measures the [Latency] from an update through writer to the handler of an informer of reader. The two may be one
-// handle of a database, or two.
-func HandlerLatency(b *testing.B, reader, writer backend.Backend) {
+// AppLatency measures the [Latency] from an update of an object through writer to the handler of an informer of reader. The two may be
+// one handle of a database, or two.
+func AppLatency(b *testing.B, reader, writer backend.Backend) {
 	b.Helper()
-	inf, err := informer.New(Apps(b, reader), store.Key[App], informer.Config{})
+	s := Apps(b, writer)
+	o := must[store.Object[App]](b)(s.Create(b.Context(), store.Object[App]{Key: "a"}))
+	HandlerLatency(b, Apps(b, reader), store.Key[App], func(i int) (err error) {
+		o.Value.Image = fmt.Sprint(i)
+		o, err = s.Update(b.Context(), o)
+		return err
+	})
+}
+
+// HandlerLatency measures the [Latency] from write to the handler of an informer of a source with one object. write updates the object.
+func HandlerLatency[K comparable, T any](b *testing.B, source informer.ListWatcher[T], key func(T) K, write func(i int) error) {
+	b.Helper()
+	inf, err := informer.New(source, key, informer.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	seen := make(chan time.Time, 1)
-	_, err = inf.AddHandler(informer.Handler[string, store.Object[App]]{
-		OnAdd:    func(store.Object[App], bool) { seen <- time.Now() },
-		OnUpdate: func(_, _ store.Object[App]) { seen <- time.Now() },
+	_, err = inf.AddHandler(informer.Handler[K, T]{
+		OnAdd:    func(T, bool) { seen <- time.Now() },
+		OnUpdate: func(_, _ T) { seen <- time.Now() },
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -101,12 +162,6 @@ func HandlerLatency(b *testing.B, reader, writer backend.Backend) {
 			b.Error(err)
 		}
 	}()
-	s := Apps(b, writer)
-	o := must[store.Object[App]](b)(s.Create(ctx, store.Object[App]{Key: "a"}))
-	<-seen
-	Latency(b, seen, func(i int) (err error) {
-		o.Value.Image = fmt.Sprint(i)
-		o, err = s.Update(ctx, o)
-		return err
-	})
+	<-seen // the object as listed
+	Latency(b, seen, write)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -60,6 +62,28 @@ func TestUpdateAppsChangesItsObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, l.Items, 4)
 	assert.EqualValues(t, 4+20, l.Version, "every update changed something")
+	assert.Positive(t, r.Extra["writes/s"])
+}
+
+func TestListAndDrainReadEveryRow(t *testing.T) {
+	s := dbtest.Apps(t, memory(t))
+	for key := range 5 {
+		_, err := s.Create(t.Context(), store.Object[dbtest.App]{Key: fmt.Sprint(key)})
+		require.NoError(t, err)
+	}
+	for name, read := range map[string]func(b *testing.B, n int){
+		"list":  func(b *testing.B, n int) { dbtest.List(b, s, n) },
+		"drain": func(b *testing.B, n int) { dbtest.Drain(b, s, informer.Version(5-n), n) },
+	} {
+		r := benchmark(t, func(b *testing.B) { read(b, 5) })
+		assert.Equal(t, 20, r.N, name)
+		assert.InDelta(t, 5*20/r.T.Seconds(), r.Extra["rows/s"], 1, name)
+	}
+	assert.Zero(t, benchmark(t, func(b *testing.B) { dbtest.List(b, s, 4) }), "a list of other rows fails")
+	failed := benchmark(t, func(b *testing.B) {
+		dbtest.EachRead(b, 1, func() (int, error) { return 1, errors.New("the disk is gone") })
+	})
+	assert.Zero(t, failed)
 }
 
 func TestLatencyIsMeasuredFromWriteToReader(t *testing.T) {
@@ -79,19 +103,20 @@ func TestLatencyIsMeasuredFromWriteToReader(t *testing.T) {
 		})
 	})
 	require.Equal(t, 20+1, writes)
-	assert.InDelta(t, 20*time.Hour.Microseconds(), r.Extra["µs-max"], 1e9)
-	assert.InDelta(t, 10.5*float64(time.Hour.Microseconds()), r.Extra["µs-mean"], 1e9)
+	for name, hours := range map[string]float64{"µs-p50": 10, "µs-p99": 20, "µs-max": 20} {
+		assert.InDelta(t, hours*float64(time.Hour.Microseconds()), r.Extra[name], 1e9, name)
+	}
 }
 
-func TestHandlerLatencyMeasuresEachUpdate(t *testing.T) {
+func TestAppLatencyMeasuresEachUpdate(t *testing.T) {
 	var db *store.Memory
 	r := benchmark(t, func(b *testing.B) {
 		db = memory(t)
-		dbtest.HandlerLatency(b, db, db)
+		dbtest.AppLatency(b, db, db)
 	})
 	require.Equal(t, 20, r.N)
 	o, err := dbtest.Apps(t, db).Get(t.Context(), "a")
 	require.NoError(t, err)
 	assert.Equal(t, "20", o.Value.Image)
-	assert.Contains(t, r.Extra, "µs-mean")
+	assert.Contains(t, r.Extra, "µs-p99")
 }

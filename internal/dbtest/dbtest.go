@@ -84,22 +84,6 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 	}
 }
 
-// Drain reads n changes after a version, like a watch that resumes after a pause.
-func Drain[T any](b testing.TB, source informer.ListWatcher[T], after informer.Version, n int) {
-	b.Helper()
-	for e, err := range source.Watch(b.Context(), after) {
-		if err != nil {
-			b.Fatal(err)
-		}
-		if e.Type == informer.Bookmark {
-			continue
-		}
-		if n--; n == 0 {
-			return
-		}
-	}
-}
-
 // must returns a function that returns its argument, unless there is an error.
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {

@@ -1,22 +1,23 @@
+//go:build linux
+
 package etcd_test
 
 import (
 	"context"
-	"flag"
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/etcd"
 )
 
@@ -52,9 +53,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkHandler measures the time from a commit to a reader that waits: the watch of the client alone, and the handler of an
-// informer.
-func BenchmarkHandler(b *testing.B) {
+// BenchmarkLatency compares the time from a commit to the handler of an informer with that to a watch of the client.
+func BenchmarkLatency(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		addr, seen := durable(b).addr, make(chan time.Time, 1)
 		reader, writer := connect(b, addr), connect(b, addr)
@@ -78,102 +78,115 @@ func BenchmarkHandler(b *testing.B) {
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		addr := durable(b).addr
-		dbtest.HandlerLatency(b, open(b, addr, etcd.Config{}), open(b, addr, etcd.Config{}))
+		dbtest.AppLatency(b, open(b, addr, etcd.Config{}), open(b, addr, etcd.Config{}))
 	})
 }
 
-// many writes n objects, several in a transaction, and returns the revision before.
-func many(b *testing.B, addr string, n int) int64 {
-	c, db := connect(b, addr), open(b, addr, etcd.Config{})
-	_, err := dbtest.Apps(b, db).Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: dbtest.Image}})
+var rows = dbtest.Rows()
+
+const (
+	bareApps = "bare/"                      // where the bare client has values
+	apps     = "setpoint/objects/App/live/" // where the backend has objects of the same values
+)
+
+// fill writes n values and n objects, and returns the version before the last tenth of them. A transaction has one key if it is one of the
+// changes of a drain, because the library writes one object at a time.
+func fill(b *testing.B, addr string, n int) (before int64) {
+	c := connect(b, addr)
+	s := dbtest.Apps(b, open(b, addr, etcd.Config{}))
+	model, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: dbtest.Image}})
 	require.NoError(b, err)
-	model, err := c.Get(b.Context(), "setpoint/objects/App/live/model")
+	object, err := c.Get(b.Context(), apps+model.Key)
 	require.NoError(b, err)
-	for i := 0; i < n; {
-		var ops []clientv3.Op
-		for ; len(ops) < 100; i++ {
-			ops = append(ops, clientv3.OpPut(fmt.Sprintf("setpoint/objects/App/live/%07d", i), string(model.Kvs[0].Value)))
+	_, err = s.Delete(b.Context(), model.Key)
+	require.NoError(b, err)
+	values := map[string]string{bareApps: fmt.Sprintf(`{"Image":"%s"}`, dbtest.Image), apps: string(object.Kvs[0].Value)}
+	put := func(from, to, together int) {
+		var g sync.WaitGroup
+		for w := range 16 {
+			g.Go(func() { // ends after its part
+				for i := from + w*together; i < to; i += 16 * together {
+					for prefix, value := range values {
+						var ops []clientv3.Op
+						for key := i; key < min(i+together, to); key++ {
+							ops = append(ops, clientv3.OpPut(fmt.Sprintf("%s%07d", prefix, key), value))
+						}
+						if _, err := c.Txn(b.Context()).Then(ops...).Commit(); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				}
+			})
 		}
-		_, err := c.Txn(b.Context()).Then(ops...).Commit()
-		require.NoError(b, err)
+		g.Wait()
 	}
-	return model.Header.Revision
+	put(0, n-n/10, 100)
+	res, err := c.Get(b.Context(), "now")
+	require.NoError(b, err)
+	put(n-n/10, n, 1)
+	return res.Header.Revision
 }
 
-var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists, in hundreds; BenchmarkDrain reads a tenth as many changes")
+// decode decodes a value of the bare client.
+func decode(b *testing.B, kv *mvccpb.KeyValue) (app dbtest.App) {
+	require.NoError(b, json.Unmarshal(kv.Value, &app))
+	return app
+}
 
-// BenchmarkList compares a list of objects, decoded, with reading the same keys in pages through the client alone.
+// BenchmarkList compares a list of objects, decoded, with as many values that the client reads in pages and encoding/json decodes. The
+// server is another process.
 func BenchmarkList(b *testing.B) {
-	n := *rows
-	addr := durable(b).addr
-	many(b, addr, n)
+	addr := startProcesses(b, 1).near()
+	fill(b, addr, *rows)
 	b.Run("bare", func(b *testing.B) {
 		c := connect(b, addr)
-		for b.Loop() {
-			count, from, to := 0, "setpoint/objects/App/live/", "setpoint/objects/App/live0"
-			for more := true; more; {
-				res, err := c.Get(b.Context(), from, clientv3.WithRange(to), clientv3.WithLimit(10_000))
-				require.NoError(b, err)
-				count += len(res.Kvs)
-				more, from = res.More, string(res.Kvs[len(res.Kvs)-1].Key)+"\x00"
+		dbtest.EachRead(b, *rows, func() (int, error) {
+			var all []dbtest.App
+			for from, more := bareApps, true; more; {
+				res, err := c.Get(b.Context(), from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(bareApps)), clientv3.WithLimit(10_000))
+				if err != nil {
+					return len(all), err
+				}
+				for _, kv := range res.Kvs {
+					all = append(all, decode(b, kv))
+					from = string(kv.Key) + "\x00"
+				}
+				more = res.More
 			}
-			require.Equal(b, n+1, count)
-		}
+			return len(all), nil
+		})
+	})
+	b.Run("setpoint", func(b *testing.B) { dbtest.List(b, dbtest.Apps(b, open(b, addr, etcd.Config{})), *rows) })
+}
+
+// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with as many changes that a watch of the
+// client reads and encoding/json decodes. The server is another process.
+func BenchmarkDrain(b *testing.B) {
+	changes := *rows / 10
+	addr := startProcesses(b, 1).near()
+	before := fill(b, addr, *rows)
+	b.Run("bare", func(b *testing.B) {
+		c := connect(b, addr)
+		dbtest.EachRead(b, changes, func() (n int, err error) {
+			ctx, stop := context.WithCancel(b.Context())
+			defer stop()
+			for res := range c.Watch(ctx, bareApps, clientv3.WithPrefix(), clientv3.WithRev(before+1)) {
+				if err := res.Err(); err != nil {
+					return n, err
+				}
+				for _, e := range res.Events {
+					decode(b, e.Kv)
+					n++
+				}
+				if n >= changes {
+					break
+				}
+			}
+			return n, nil
+		})
 	})
 	b.Run("setpoint", func(b *testing.B) {
-		s := dbtest.Apps(b, open(b, addr, etcd.Config{}))
-		for b.Loop() {
-			l, err := s.List(b.Context())
-			require.NoError(b, err)
-			require.Len(b, l.Items, n+1)
-		}
-	})
-}
-
-// BenchmarkDrain compares reading changes of the past through the watch of the client alone and through the backend, as after a
-// pause. Each change has a revision of its own, as those of the library have: etcd limits how many revisions it reads at once.
-func BenchmarkDrain(b *testing.B) {
-	n := *rows / 10
-	addr := durable(b).addr
-	before := many(b, addr, 100)
-	var g sync.WaitGroup
-	for w := range 16 {
-		db := open(b, addr, etcd.Config{})
-		g.Go(func() { // writes its part
-			for i := w; i < n; i += 16 {
-				_, err := putInto(b.Context(), db, "Drained", fmt.Sprint(i), backend.Record{Meta: []byte("{}"), Value: []byte(dbtest.Image)})
-				assert.NoError(b, err)
-			}
-		})
-	}
-	g.Wait()
-	b.Run("bare", func(b *testing.B) {
-		c := connect(b, addr)
-		for b.Loop() {
-			ctx, stop := context.WithCancel(b.Context())
-			count := 0
-			for res := range c.Watch(ctx, "setpoint/objects/Drained/", clientv3.WithPrefix(), clientv3.WithRev(before+1)) {
-				require.NoError(b, res.Err())
-				if count += len(res.Events); count >= n {
-					break
-				}
-			}
-			stop()
-		}
-	})
-	b.Run("backend", func(b *testing.B) {
-		db := open(b, addr, etcd.Config{})
-		for b.Loop() {
-			count := 0
-			for c, err := range db.Watch(b.Context(), "Drained", backend.Query{}, informer.Version(before)) {
-				require.NoError(b, err)
-				if c.Record.Key != "" {
-					count++
-				}
-				if count >= n {
-					break
-				}
-			}
-		}
+		dbtest.Drain(b, dbtest.Apps(b, open(b, addr, etcd.Config{})), informer.Version(before), changes)
 	})
 }

@@ -1,11 +1,12 @@
+//go:build linux
+
 package nats_test
 
 import (
 	"context"
-	"flag"
+	"encoding/json"
 	"fmt"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -66,9 +67,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkHandler compares the time from the acknowledgment of a write to the handler of an informer with that to a consumer
-// of the client.
-func BenchmarkHandler(b *testing.B) {
+// BenchmarkLatency compares the time from a commit to the handler of an informer with that to a consumer of the client.
+func BenchmarkLatency(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		url := serve(b).ClientURL()
 		f, seen := newBare(b, url), make(chan time.Time, 1)
@@ -86,88 +86,101 @@ func BenchmarkHandler(b *testing.B) {
 		url := serve(b).ClientURL()
 		js := connect(b, url)
 		cfg := nats.Config{Stream: newStream(b, js)}
-		dbtest.HandlerLatency(b, open(b, connect(b, url), cfg), open(b, js, cfg))
+		dbtest.AppLatency(b, open(b, connect(b, url), cfg), open(b, js, cfg))
 	})
 }
 
-var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+var rows = dbtest.Rows()
 
-// fill creates objects, and returns the version of the one before the last tenth of them.
-func fill(b *testing.B, js jetstream.JetStream, cfg nats.Config, n int) (before informer.Version) {
-	s := dbtest.Apps(b, open(b, js, cfg))
-	create := func(from, to int) {
-		var g sync.WaitGroup
-		for w := range 16 {
-			g.Go(func() { // ends after its writes
-				for i := from + w; i < to; i += 16 {
-					_, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: fmt.Sprintf("%07d", i), Value: dbtest.App{Image: dbtest.Image}})
-					if err != nil {
-						b.Error(err)
-						return
-					}
-				}
-			})
-		}
-		g.Wait()
-	}
-	create(0, n-n/10)
-	stream, err := js.Stream(b.Context(), cfg.Stream)
-	require.NoError(b, err)
-	info, err := stream.Info(b.Context())
-	require.NoError(b, err)
-	create(n-n/10, n)
-	return informer.Version(info.State.LastSeq)
+// filled is a server in another process, whose streams have the same values: one as the bare client writes them, the other as objects.
+type filled struct {
+	js         jetstream.JetStream
+	cfg        nats.Config // of the objects
+	bare       string      // the name of the other stream
+	before     informer.Version
+	beforeBare uint64 // both are versions before the last tenth of the values
 }
 
-// consume reads messages by a consumer of the client.
-func consume(b *testing.B, js jetstream.JetStream, cfg nats.Config, from jetstream.OrderedConsumerConfig, n int) {
-	from.FilterSubjects = []string{cfg.Stream + ".o.App.*"}
-	consumer, err := js.OrderedConsumer(b.Context(), cfg.Stream, from)
+func fill(b *testing.B, n int) *filled {
+	js := reach(b, process(b).Addr())
+	f := &filled{js: js, bare: newStream(b, js)}
+	f.cfg = nats.Config{Stream: newStream(b, js), History: 10_000_000, Timeout: time.Minute}
+	s := dbtest.Apps(b, open(b, js, f.cfg))
+	model, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "model", Value: dbtest.App{Image: dbtest.Image}})
 	require.NoError(b, err)
+	stream, err := js.Stream(b.Context(), f.cfg.Stream)
+	require.NoError(b, err)
+	object, err := stream.GetMsg(b.Context(), uint64(model.Version))
+	require.NoError(b, err)
+	_, err = s.Delete(b.Context(), model.Key)
+	require.NoError(b, err)
+	publish := func(stream string, data []byte) (before uint64) {
+		for i := range n {
+			if i == n-n/10 {
+				<-js.PublishAsyncComplete()
+				before = state(b, js, stream).LastSeq
+			}
+			_, err := js.PublishAsync(fmt.Sprintf("%s.o.App.%07d", stream, i), data, jetstream.WithStallWait(time.Minute))
+			require.NoError(b, err)
+		}
+		<-js.PublishAsyncComplete()
+		return before
+	}
+	f.beforeBare = publish(f.bare, fmt.Appendf(nil, `{"Image":"%s"}`, dbtest.Image))
+	f.before = informer.Version(publish(f.cfg.Stream, object.Data))
+	return f
+}
+
+// consume reads n values by a consumer of the client, and encoding/json decodes them.
+func (f *filled) consume(ctx context.Context, from jetstream.OrderedConsumerConfig, n int) (apps []dbtest.App, err error) {
+	from.FilterSubjects = []string{f.bare + ".o.App.*"}
+	consumer, err := f.js.OrderedConsumer(ctx, f.bare, from)
+	if err != nil {
+		return nil, err
+	}
 	messages, err := consumer.Messages()
-	require.NoError(b, err)
+	if err != nil {
+		return nil, err
+	}
 	defer messages.Stop()
 	for range n {
-		_, err := messages.Next()
-		require.NoError(b, err)
+		m, err := messages.Next()
+		if err != nil {
+			return apps, err
+		}
+		var app dbtest.App
+		if err := json.Unmarshal(m.Data(), &app); err != nil {
+			return apps, err
+		}
+		apps = append(apps, app)
 	}
+	return apps, nil
 }
 
-// BenchmarkList compares a list of objects, decoded, with the same messages read by a consumer of the client.
+// BenchmarkList compares a list of objects, decoded, with as many values that a consumer of the client reads and encoding/json decodes. The
+// server is another process.
 func BenchmarkList(b *testing.B) {
-	js := connect(b, serve(b).ClientURL())
-	cfg := nats.Config{Stream: newStream(b, js), Timeout: time.Minute}
-	fill(b, js, cfg, *rows)
+	f := fill(b, *rows)
 	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			consume(b, js, cfg, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}, *rows)
-		}
+		dbtest.EachRead(b, *rows, func() (int, error) {
+			apps, err := f.consume(b.Context(), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}, *rows)
+			return len(apps), err
+		})
 	})
-	b.Run("setpoint", func(b *testing.B) {
-		s := dbtest.Apps(b, open(b, js, cfg))
-		for b.Loop() {
-			l, err := s.List(b.Context())
-			require.NoError(b, err)
-			require.Len(b, l.Items, *rows)
-		}
-	})
+	b.Run("setpoint", func(b *testing.B) { dbtest.List(b, dbtest.Apps(b, open(b, f.js, f.cfg)), *rows) })
 }
 
-// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same messages read by a
-// consumer of the client.
+// BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with as many changes that a consumer of
+// the client reads and encoding/json decodes. The server is another process.
 func BenchmarkDrain(b *testing.B) {
-	js := connect(b, serve(b).ClientURL())
-	cfg := nats.Config{Stream: newStream(b, js), History: 10_000_000, Timeout: time.Minute}
-	before := fill(b, js, cfg, *rows)
+	changes := *rows / 10
+	f := fill(b, *rows)
 	b.Run("bare", func(b *testing.B) {
-		for b.Loop() {
-			consume(b, js, cfg, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(before) + 1}, *rows/10)
-		}
+		dbtest.EachRead(b, changes, func() (int, error) {
+			from := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.beforeBare + 1}
+			apps, err := f.consume(b.Context(), from, changes)
+			return len(apps), err
+		})
 	})
-	b.Run("setpoint", func(b *testing.B) {
-		s := dbtest.Apps(b, open(b, js, cfg))
-		for b.Loop() {
-			dbtest.Drain(b, s, before, *rows/10)
-		}
-	})
+	b.Run("setpoint", func(b *testing.B) { dbtest.Drain(b, dbtest.Apps(b, open(b, f.js, f.cfg)), f.before, changes) })
 }

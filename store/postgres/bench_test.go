@@ -2,9 +2,10 @@ package postgres_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -71,7 +72,59 @@ func BenchmarkTrigger(b *testing.B) {
 	}
 }
 
-var rows = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+// BenchmarkLatency compares the time from a commit to the handler of an informer of objects, and of a table, with that to a client that
+// reads the row after a notification.
+func BenchmarkLatency(b *testing.B) {
+	pool := connect(b, servertest.Cluster{Disk: true}.Start(b).Addr())
+	b.Run("bare", func(b *testing.B) {
+		exec(b, pool, "CREATE TABLE IF NOT EXISTS news (key text PRIMARY KEY, version integer NOT NULL, value jsonb NOT NULL)")
+		exec(b, pool, "INSERT INTO news VALUES ('a', 0, '{}') ON CONFLICT DO NOTHING")
+		listener, err := pool.Acquire(b.Context())
+		require.NoError(b, err)
+		defer listener.Release()
+		exec(b, listener, "LISTEN news")
+		ctx, stop := context.WithCancel(b.Context())
+		seen := make(chan time.Time, 1)
+		var reading sync.WaitGroup
+		reading.Go(func() { // ends with stop
+			for {
+				if _, err := listener.Conn().WaitForNotification(ctx); err != nil {
+					return
+				}
+				var app dbtest.App
+				if err := pool.QueryRow(ctx, "SELECT value FROM news WHERE key = 'a'").Scan(&app); err != nil {
+					b.Error(err)
+				}
+				seen <- time.Now()
+			}
+		})
+		dbtest.Latency(b, seen, func(i int) error {
+			return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+				_, err := tx.Exec(b.Context(), "UPDATE news SET version = version + 1, value = $1 WHERE key = 'a'", fmt.Sprintf(`{"Image":"%d"}`, i))
+				if err == nil {
+					_, err = tx.Exec(b.Context(), "NOTIFY news")
+				}
+				return err
+			})
+		})
+		stop()
+		reading.Wait()
+	})
+	b.Run("objects/setpoint", func(b *testing.B) {
+		cfg := postgres.Config{Schema: newSchema(b, pool)}
+		dbtest.AppLatency(b, open(b, pool, cfg), open(b, pool, cfg))
+	})
+	b.Run("table/setpoint", func(b *testing.B) {
+		cfg := newTable(b, pool)
+		exec(b, pool, "INSERT INTO "+sqlName(cfg)+" VALUES ('a', 0)")
+		dbtest.HandlerLatency(b, sitesIn(b, pool, cfg), siteName, func(i int) error {
+			_, err := pool.Exec(b.Context(), "UPDATE "+sqlName(cfg)+" SET rev = $1 WHERE name = 'a'", i+1)
+			return err
+		})
+	})
+}
+
+var rows = dbtest.Rows()
 
 // bareRows makes the table bare, with the values of the objects that fill makes.
 func bareRows(b *testing.B, pool *pgxpool.Pool, n int) {
@@ -128,33 +181,21 @@ func BenchmarkList(b *testing.B) {
 	objects := fill(b, pool, *rows)
 	table, cfg, _ := fillTable(b, pool, *rows, 0)
 	b.Run("objects/bare", func(b *testing.B) {
-		for b.Loop() {
-			require.Len(b, readBare(b, pool, "SELECT key, value FROM bare ORDER BY key"), *rows)
-		}
+		dbtest.EachRead(b, *rows, func() (int, error) { return len(readBare(b, pool, "SELECT key, value FROM bare ORDER BY key")), nil })
 	})
-	b.Run("objects/setpoint", func(b *testing.B) {
-		for b.Loop() {
-			l, err := objects.List(b.Context())
-			require.NoError(b, err)
-			require.Len(b, l.Items, *rows)
-		}
-	})
+	b.Run("objects/setpoint", func(b *testing.B) { dbtest.List(b, objects, *rows) })
 	b.Run("table/bare", func(b *testing.B) {
-		for b.Loop() {
-			found, err := pool.Query(b.Context(), "SELECT * FROM "+sqlName(cfg))
-			require.NoError(b, err)
-			all, err := pgx.CollectRows(found, pgx.RowToStructByName[site])
-			require.NoError(b, err)
-			require.Len(b, all, *rows)
-		}
+		dbtest.EachRead(b, *rows, func() (int, error) { return readSites(b, pool, "SELECT * FROM "+sqlName(cfg)) })
 	})
-	b.Run("table/setpoint", func(b *testing.B) {
-		for b.Loop() {
-			l, err := table.List(b.Context())
-			require.NoError(b, err)
-			require.Len(b, l.Items, *rows)
-		}
-	})
+	b.Run("table/setpoint", func(b *testing.B) { dbtest.List(b, table, *rows) })
+}
+
+// readSites reads the rows that a query returns, and counts them.
+func readSites(b *testing.B, pool *pgxpool.Pool, query string) (int, error) {
+	found, err := pool.Query(b.Context(), query)
+	require.NoError(b, err)
+	all, err := pgx.CollectRows(found, pgx.RowToStructByName[site])
+	return len(all), err
 }
 
 // BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same number of rows that
@@ -166,30 +207,15 @@ func BenchmarkDrain(b *testing.B) {
 	objects := fill(b, pool, *rows)
 	table, cfg, before := fillTable(b, pool, *rows, changes)
 	b.Run("objects/bare", func(b *testing.B) {
-		for b.Loop() {
-			got := readBare(b, pool, "SELECT key, value FROM bare WHERE version > $1 ORDER BY version", *rows-changes)
-			require.Len(b, got, changes)
-		}
+		dbtest.EachRead(b, changes, func() (int, error) {
+			return len(readBare(b, pool, "SELECT key, value FROM bare WHERE version > $1 ORDER BY version", *rows-changes)), nil
+		})
 	})
-	b.Run("objects/setpoint", func(b *testing.B) {
-		for b.Loop() {
-			dbtest.Drain(b, objects, informer.Version(*rows-changes), changes)
-		}
-	})
+	b.Run("objects/setpoint", func(b *testing.B) { dbtest.Drain(b, objects, informer.Version(*rows-changes), changes) })
 	b.Run("table/bare", func(b *testing.B) {
 		query := fmt.Sprintf(`SELECT t.* FROM %s c JOIN %s t ON t.name = c.key->>'name' WHERE c.op = 'U' ORDER BY c.xid, c.id`,
 			pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), sqlName(cfg))
-		for b.Loop() {
-			found, err := pool.Query(b.Context(), query)
-			require.NoError(b, err)
-			all, err := pgx.CollectRows(found, pgx.RowToStructByName[site])
-			require.NoError(b, err)
-			require.Len(b, all, changes)
-		}
+		dbtest.EachRead(b, changes, func() (int, error) { return readSites(b, pool, query) })
 	})
-	b.Run("table/setpoint", func(b *testing.B) {
-		for b.Loop() {
-			dbtest.Drain(b, table, before, changes)
-		}
-	})
+	b.Run("table/setpoint", func(b *testing.B) { dbtest.Drain(b, table, before, changes) })
 }

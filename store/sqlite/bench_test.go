@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,42 +78,69 @@ func BenchmarkWatched(b *testing.B) {
 	b.ReportMetric(float64(db.Reader().Stats().MaxIdleClosed)/float64(b.N), "closed/op")
 }
 
-// BenchmarkHandler measures the time from a commit to the handler of an informer, through the same handle and through
-// another one, as of another process.
-func BenchmarkHandler(b *testing.B) {
-	for _, same := range []bool{true, false} {
-		b.Run(fmt.Sprintf("samehandle=%v", same), func(b *testing.B) {
+// BenchmarkLatency compares the time from a commit to the handler of an informer with that to a reader that looks every 20 ms, as a watch
+// does. The writer has the handle of the reader, or another one, as in another process.
+func BenchmarkLatency(b *testing.B) {
+	b.Run("bare", func(b *testing.B) {
+		db, seen := bare(b), make(chan time.Time, 1)
+		exec := func(query string, args ...any) error {
+			_, err := db.Exec(query, args...)
+			return err
+		}
+		require.NoError(b, exec("INSERT INTO objects VALUES ('a', 0, x'')"))
+		ctx, stop := context.WithCancel(b.Context())
+		var reading sync.WaitGroup
+		reading.Go(func() { // ends with stop
+			look := time.NewTicker(20 * time.Millisecond)
+			defer look.Stop()
+			for at := 0; ; {
+				select {
+				case <-look.C:
+				case <-ctx.Done():
+					return
+				}
+				var value []byte
+				switch err := db.QueryRow("SELECT version, value FROM objects WHERE version > ?", at).Scan(&at, &value); err {
+				case nil:
+					seen <- time.Now()
+				case sql.ErrNoRows:
+				default:
+					b.Error(err)
+				}
+			}
+		})
+		dbtest.Latency(b, seen, func(i int) error {
+			return exec("UPDATE objects SET version = ?, value = ? WHERE key = 'a'", i+1, fmt.Appendf(nil, `{"Image":"%d"}`, i))
+		})
+		stop()
+		reading.Wait()
+	})
+	for _, handles := range []int{1, 2} {
+		b.Run(fmt.Sprintf("handles=%d/setpoint", handles), func(b *testing.B) {
 			path := filepath.Join(b.TempDir(), "x.db")
 			reader := open(b, path, sqlite.Config{})
 			writer := reader
-			if !same {
+			if handles == 2 {
 				writer = open(b, path, sqlite.Config{})
 			}
-			dbtest.HandlerLatency(b, reader, writer)
+			dbtest.AppLatency(b, reader, writer)
 		})
 	}
 }
 
-var rowCount = flag.Int("rows", 100_000, "how many objects BenchmarkList lists; BenchmarkDrain reads a tenth as many changes")
+var rowCount = dbtest.Rows()
 
 // BenchmarkList compares a list of objects, decoded, with the same number of rows that the driver reads and encoding/json decodes.
 func BenchmarkList(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		db := bare(b)
 		fillBare(b, db, *rowCount)
-		for b.Loop() {
-			require.Len(b, readBare(b, db, 0), *rowCount)
-		}
+		dbtest.EachRead(b, *rowCount, func() (int, error) { return len(readBare(b, db, 0)), nil })
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
 		fill(b, db, *rowCount)
-		s := dbtest.Apps(b, db)
-		for b.Loop() {
-			l, err := s.List(b.Context())
-			require.NoError(b, err)
-			require.Len(b, l.Items, *rowCount)
-		}
+		dbtest.List(b, dbtest.Apps(b, db), *rowCount)
 	})
 }
 
@@ -124,17 +151,12 @@ func BenchmarkDrain(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		db := bare(b)
 		fillBare(b, db, *rowCount)
-		for b.Loop() {
-			require.Len(b, readBare(b, db, *rowCount-changes), changes)
-		}
+		dbtest.EachRead(b, changes, func() (int, error) { return len(readBare(b, db, *rowCount-changes)), nil })
 	})
 	b.Run("setpoint", func(b *testing.B) {
 		db := open(b, filepath.Join(b.TempDir(), "x.db"), sqlite.Config{})
 		fill(b, db, *rowCount)
-		s := dbtest.Apps(b, db)
-		for b.Loop() {
-			dbtest.Drain(b, s, informer.Version(*rowCount-changes), changes)
-		}
+		dbtest.Drain(b, dbtest.Apps(b, db), informer.Version(*rowCount-changes), changes)
 	})
 }
 
