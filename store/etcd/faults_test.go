@@ -229,7 +229,8 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		{"a reply is lost", 1, false, func(_ *writers.World, p *processes) { p.clients[0].CutNextReply() }},
 		{"the network stalls", 1, false, func(_ *writers.World, p *processes) { stall(p.clients, 100*time.Millisecond) }},
 		{"the network stalls longer", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 3*time.Second) }},
-		{"connections are half open until they are given up", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 13*time.Second) }},
+		{"connections are half-open", 1, false, func(_ *writers.World, p *processes) { p.clients[0].Hang() }}, // until a client misses its pings
+		{"the network stalls until clients give up", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 13*time.Second) }},
 		{"the leader is killed", 3, false, func(_ *writers.World, p *processes) { i, _ := p.leader(); p.servers[i].Restart() }},
 		{"the leader changes", 3, true, func(_ *writers.World, p *processes) { p.moveLeader() }},
 		{"the followers do not receive from the leader", 3, true, func(_ *writers.World, p *processes) {
@@ -262,6 +263,25 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, w.Writes(), changes)
 		})
 	}
+}
+
+// The history is trimmed while the watches are disconnected. Each one expires, and the informer lists again.
+func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 1)
+	client := connect(t, p.near())
+	away := writers.NewAway(open(t, p.near(), quick))
+	w := writers.Begin(t, away, p.near())
+	for range *cycles {
+		w.AwaitWrites(20)
+		away.Miss(t, func() {
+			w.AwaitWrites(20)
+			compact(t, client)
+		})
+	}
+	w.AwaitWrites(20)
+	w.Check(nil)
+	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
 }
 
 func TestClusterHoldsLeasesDespiteFaults(t *testing.T) {

@@ -1,7 +1,9 @@
 // Package nats stores the objects of package store in one stream of NATS JetStream, for any number of processes.
 //
-//	nc, err := natsgo.Connect("nats://...") // github.com/nats-io/nats.go
-//	js, err := jetstream.New(nc)            // github.com/nats-io/nats.go/jetstream
+//	nc, err := natsgo.Connect("nats://...", // github.com/nats-io/nats.go
+//		natsgo.MaxReconnects(-1),            // otherwise it gives up after two minutes
+//		natsgo.PingInterval(10*time.Second)) // otherwise a dead connection is noticed after minutes
+//	js, err := jetstream.New(nc) // github.com/nats-io/nats.go/jetstream
 //	...
 //	err = nats.Create(ctx, js, nats.Config{}) // once
 //	...
@@ -24,7 +26,7 @@
 //  6. Every process refuses a write with a stale term: the error wraps backend.ErrFenced. The term is compared and recorded in the same
 //     atomic publish as the write.
 //  7. If changes are missing, a watch ends with backend.ErrExpired. Changes are missing if the history was trimmed, or if the stream
-//     was purged, was created again, or has not reached the version.
+//     was purged, was created again, or has not reached the version. [Config.Stream] says what happens if single messages are removed.
 //  8. Open refuses a server older than 2.12, which has no atomic publishes, and a stream with a limit that would remove objects. A
 //     watch and a list notice if such a limit is set later.
 //

@@ -46,8 +46,8 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		"a reply is lost":           func(_ *testing.T, b *broken) { b.proxy.CutNextReply() },
 		"the network stalls":        stall(100*time.Millisecond, func(*broken) {}),
 		"the network stalls longer": stall(3*time.Second, func(*broken) {}),
-		// Data that was sent while the network stalled never arrives.
-		"a connection is half open": stall(100*time.Millisecond, func(b *broken) { b.proxy.Cut() }),
+		"data in flight is lost":    stall(100*time.Millisecond, func(b *broken) { b.proxy.Cut() }),
+		"connections are half-open": func(_ *testing.T, b *broken) { b.proxy.Hang() }, // until a client misses its pings
 		disk: func(t *testing.T, b *broken) {
 			db := open(t, b.near, manyChanges)
 			b.disk.Fill()
@@ -87,4 +87,29 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, b.w.Writes(), changes)
 		})
 	}
+}
+
+// The history is trimmed while the watches are disconnected. Each one expires, and the informer lists again.
+func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
+	t.Parallel()
+	server := process(t)
+	js := reach(t, server.Addr())
+	require.NoError(t, nats.Create(t.Context(), js, fewChanges))
+	db := open(t, js, fewChanges)
+	db.SetGrace(soon)
+	away := writers.NewAway(db)
+	w := writers.Begin(t, away, "trim "+server.Addr())
+	w.Repeat(*cycles, func() {
+		away.Miss(t, func() {
+			for before := state(t, js, "setpoint"); ; { // until something is removed that the watches have not read
+				w.AwaitWrites(100)
+				now := state(t, js, "setpoint")
+				if now.FirstSeq > before.LastSeq || now.LastSeq-before.LastSeq > now.Msgs {
+					return
+				}
+			}
+		})
+	})
+	w.Check(nil)
+	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +26,14 @@ import (
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
-// manyChanges is a history that holds a whole test.
-var manyChanges = nats.Config{History: 1_000_000, Timeout: 2 * time.Second}
+// manyChanges is a history that holds a whole test, and fewChanges one that does not.
+var (
+	manyChanges = nats.Config{History: 1_000_000, Timeout: 2 * time.Second}
+	fewChanges  = nats.Config{History: 50, Timeout: 2 * time.Second, Poll: 10 * time.Millisecond}
+)
+
+// soon is the time between an announcement and a removal in tests that trim the history.
+const soon = 50 * time.Millisecond
 
 const (
 	envAddr = "SETPOINT_NATS_ADDR" // at which the process listens
@@ -42,12 +49,20 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	writers.Main(func(ctx context.Context, addr string) (backend.Backend, error) {
+	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+		addr, trim := strings.CutPrefix(target, "trim ")
 		js, err := dial(addr)
 		if err != nil {
 			return nil, err
 		}
-		return nats.Open(ctx, js, manyChanges)
+		if !trim {
+			return nats.Open(ctx, js, manyChanges)
+		}
+		db, err := nats.Open(ctx, js, fewChanges)
+		if err == nil {
+			db.SetGrace(soon)
+		}
+		return db, err
 	})
 	os.Exit(m.Run())
 }

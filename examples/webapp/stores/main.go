@@ -62,7 +62,7 @@ func openEtcd(ctx context.Context, address, name string, create bool) (backend.B
 
 // openNATS opens nats://HOST:PORT, a server with JetStream.
 func openNATS(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
-	conn, err := natsgo.Connect(address, natsgo.MaxReconnects(-1))
+	conn, err := natsgo.Connect(address, natsgo.MaxReconnects(-1), natsgo.PingInterval(10*time.Second))
 	if err != nil {
 		return nil, nil, err
 	}
