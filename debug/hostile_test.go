@@ -24,7 +24,7 @@ func hostile() []string {
 	return []string{
 		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'-alert(1)-'`, "a&b=c#d?e", "../../etc/passwd", "/", "//evil.example/x",
 		"javascript:alert(1)", "a\x00b", "\xff\xfe", "line\nbreak\r\n", "{{.Token}}", "\u202eevil", "%00%2f", " ", "]]>", "a+b c",
-		"</textarea></pre></table>", strings.Repeat("<b>x", 16<<10), strings.Repeat("\xff", 64<<10), strings.Repeat("k", 999) + "é",
+		"</textarea></pre></table>", strings.Repeat("<b>x", 2<<10), strings.Repeat("\xff", 8<<10), strings.Repeat("k", 999) + "é",
 	}
 }
 
@@ -69,27 +69,27 @@ func TestHostileKeysAreEscapedAndUsable(t *testing.T) {
 	}
 }
 
-func TestHundredThousandKeysArePaged(t *testing.T) {
+func TestThousandsOfKeysArePaged(t *testing.T) {
 	c := controllerOf(t, "many", controller.Config[int]{})
-	const n = 100_000
+	const n = 10_000
 	for i := range n {
 		c.Add(i)
 	}
 	h := pageOf(t, debug.Config{}, c)
 	v := readJSON(t, h, "queue?name=many")
-	assert.Equal(t, "100000", fmt.Sprintf("%.0f", step(step(v, "counts"), "ready")))
-	assert.Equal(t, "1000", at(v, "pages"))
+	assert.Equal(t, "10000", fmt.Sprintf("%.0f", step(step(v, "counts"), "ready")))
+	assert.Equal(t, "100", at(v, "pages"))
 	assert.Equal(t, "0", at(v, "keys.0.key"), "the oldest first")
 	assert.Less(t, len(read(t, h, "queue?name=many")), 100_000, "a page is small")
-	v = readJSON(t, h, "queue?name=many&page=1000")
-	assert.Equal(t, "99999", at(v, "keys.99.key"))
+	v = readJSON(t, h, "queue?name=many&page=100")
+	assert.Equal(t, "9999", at(v, "keys.99.key"))
 	v = readJSON(t, h, "queue?name=many&page=999999999999999999999")
 	assert.Equal(t, "1", at(v, "page"))
 	v = readJSON(t, h, "queue?name=many&page=5000")
-	assert.Equal(t, "1000", at(v, "page"), "the last one")
-	v = readJSON(t, h, "queue?name=many&q=9999")
+	assert.Equal(t, "100", at(v, "page"), "the last one")
+	v = readJSON(t, h, "queue?name=many&q=999")
 	assert.Equal(t, "19", at(v, "counts.all"))
-	assert.Contains(t, read(t, h, "queue?name=many&q=9999&state=parked"), "No key is in this state")
+	assert.Contains(t, read(t, h, "queue?name=many&q=999&state=parked"), "No key is in this state")
 }
 
 func TestPagesAreReadDuringChanges(t *testing.T) {
@@ -112,7 +112,7 @@ func TestPagesAreReadDuringChanges(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range 4 {
 		readers.Go(func() {
-			for n := range 10 {
+			for n := range 5 {
 				key := fmt.Sprint((i + n) % 3)
 				for _, target := range []string{"", "queue?name=busy", "key?queue=busy&key=" + key, "queue?name=busy&format=json&state=ready", "readyz"} {
 					r := ask(h, http.MethodGet, target, nil)
