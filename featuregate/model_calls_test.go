@@ -138,7 +138,7 @@ func TestTwoFeaturesMatchModel(t *testing.T) {
 }
 
 // step says how many combinations of two features stand for one that is tried. All of them take 40 s.
-const step = 293
+const step = 997
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -149,7 +149,7 @@ func must[T any](v T, err error) T {
 
 func TestRandomCallsMatchModel(t *testing.T) {
 	t.Parallel()
-	const sequences, length = 2000, 12
+	const sequences, length = 700, 12
 	versions := []string{"1.0", "1.9", "1.10", "1.10.1", "2.0"}
 	r := rand.New(rand.NewPCG(1, 2))
 	for made := 0; made < sequences; {
@@ -257,7 +257,7 @@ func randomCall(r *rand.Rand, m *model, tests map[string]*modelTest) call {
 // accepts what String returns.
 func TestConcurrentReadersSeeValidSettings(t *testing.T) {
 	t.Parallel()
-	const rounds = 300
+	const rounds = 100
 	history := []featuregate.Phase{{Since: "1.1", Stage: featuregate.Alpha}}
 	cfg := featuregate.Config[Feature]{Logger: quiet, Features: []featuregate.Feature[Feature]{
 		{Name: "Cat", History: history}, {Name: "Aa", History: history}, {Name: "Bee", History: history},

@@ -157,7 +157,7 @@ func (j judged) Delete(ctx context.Context, key string, pre ...store.Preconditio
 // With a stale cache, and with concurrent writers between any two steps, Apply changes only children of its owner,
 // and only their values. Once undisturbed with a fresh cache, it reaches the wanted state.
 func TestApplyWithStaleCacheTouchesOnlyOwnChildren(t *testing.T) {
-	const histories, rounds = 400, 12
+	const histories, rounds = 150, 12
 	taken, written, conflicts := 0, 0, 0
 	for seed := range uint64(histories) {
 		w := newTown(t, seed)
@@ -218,8 +218,8 @@ func TestApplyWithStaleCacheTouchesOnlyOwnChildren(t *testing.T) {
 			require.Equal(t, want[child.Key].Image, child.Value.Image)
 		}
 	}
-	assert.Greater(t, taken, 100)
-	assert.Greater(t, written, 1000)
+	assert.Greater(t, taken, 50)
+	assert.Greater(t, written, 500)
 	assert.Zero(t, conflicts, "it tries again")
 }
 

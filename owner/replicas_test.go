@@ -266,7 +266,7 @@ func TestRandomSchedulesOvershootOnlyWithoutExpectations(t *testing.T) {
 	for name, newMemory := range memories() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Zero(t, overshoots(t, 400, newMemory))
+			require.Zero(t, overshoots(t, 150, newMemory))
 		})
 	}
 	require.NotZero(t, overshoots(t, 50, func() memory { return forgetful{} }))
