@@ -43,6 +43,17 @@ type Rates struct {
 
 type Rate struct{ PerSecond float64 }
 
+func TestUnencodableValueIsTheLastReasonToRejectAWrite(t *testing.T) {
+	rates := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "rates", store.Config[Rates]{}))
+	o, err := rates.Create(t.Context(), store.Object[Rates]{Key: "a"}, store.IfTerm("lease", 7))
+	require.NoError(t, err)
+	o.Value.Note = "\xff"
+	require.ErrorIs(t, errOf(rates.Update(t.Context(), o, store.IfTerm("lease", 6))), store.ErrFenced)
+	require.ErrorIs(t, errOf(rates.Create(t.Context(), o)), store.ErrExists)
+	require.ErrorIs(t, errOf(rates.Update(t.Context(), o, store.IfUID("another"))), store.ErrConflict)
+	require.ErrorIs(t, errOf(rates.Update(t.Context(), o)), store.ErrInvalid)
+}
+
 func TestUnencodableValueIsRejectedWithFieldPath(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	rates := must(store.Open(db, "rates", store.Config[Rates]{}))

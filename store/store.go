@@ -25,9 +25,10 @@ import (
 // Get, List, ListPages, Select, Watch, and WatchSelected read. A read sees every write that was accepted before it.
 //
 // Create, Update, UpdateStatus, and Delete write. If several reasons to reject a write apply, the error is the first of [ErrInvalid],
-// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. A rejected write changes nothing. A write with the [RequestID] of an
-// accepted write is not applied again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your
-// own transaction: see their WithTx.
+// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. If a Value does not encode, or an object is too large, that
+// [ErrInvalid] comes after the others. A rejected write changes nothing. A write with the [RequestID] of an accepted write is not applied
+// again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your own transaction: see their
+// WithTx.
 type Store[T any] interface {
 	// Kind returns the name of the kind.
 	Kind() string
