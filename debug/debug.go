@@ -89,11 +89,14 @@ func New(m *manager.Manager, cfg Config) (*Handler, error) {
 }
 
 // Add shows a part that the manager does not run: a *controller.Controller, a *workqueue.Queue, an *informer.Informer, an
-// *events.Recorder, a *leaderelect.Elector, or a *shard.Slots. It returns an error if the part is none of these, or was added
+// *events.Recorder, a *leaderelect.Elector, or a *shard.Slots. It returns an error if the part is none of these, is nil, or was added
 // before.
 func (h *Handler) Add(name string, p any) error {
 	if !isKnown(p) {
 		return fmt.Errorf("debug: add %q: the page cannot show a %T", name, p)
+	}
+	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("debug: add %q: it is a nil %T", name, p)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

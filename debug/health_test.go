@@ -69,6 +69,7 @@ func TestRunSamplesQueueDepths(t *testing.T) {
 		require.NoError(t, h.Add("alone", q))
 		require.EqualError(t, h.Add("again", q), `debug: add "again": it was added before`)
 		require.EqualError(t, h.Add("x", 1), `debug: add "x": the page cannot show a int`)
+		require.EqualError(t, h.Add("x", (*workqueue.Queue[string])(nil)), `debug: add "x": it is a nil *workqueue.Queue[string]`)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- h.Run(ctx) }()
