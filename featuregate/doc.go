@@ -3,14 +3,14 @@
 // A program ships a feature before it trusts the feature, and keeps a switch for as long as users may need it. The switch follows the life
 // of the feature. The stage of a feature decides the default, and who may change it:
 //
-//	stage         default            may be set    a setting
-//	[Alpha]       off                yes           is logged as a warning: the feature may change or be removed
-//	[Beta]        on                 yes           is logged as a warning: the setting will lose its effect
-//	[GA]          on                 only to true  is logged as a warning: it has no effect
-//	[Deprecated]  off after Alpha,   yes           is logged as a warning: the feature will be removed
-//	              or else on
-//	[Removed]     on right after GA, no            is an error that names the version that removed the feature
-//	              or else off
+//	stage       default            may be set    a setting
+//	Alpha       off                yes           is logged as a warning: the feature may change or be removed
+//	Beta        on                 yes           is logged as a warning: the setting will lose its effect
+//	GA          on                 only to true  is logged as a warning: it has no effect
+//	Deprecated  off after Alpha,   yes           is logged as a warning: the feature will be removed
+//	            or else on
+//	Removed     on right after GA, no            is an error that names the version that removed the feature
+//	            or else off
 //
 // The words are those of Kubernetes
 // (https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/).

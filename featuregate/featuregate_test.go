@@ -105,7 +105,9 @@ func TestSetAppliesAllOrNothing(t *testing.T) {
 	err := gates.Set("CrashLoop=false,Shards,OldAPI=perhaps,,CrashLoop=true,CrashLop=true,Zebra=true")
 	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false
 OldAPI is "perhaps", must be true or false
-CrashLoop is set to true and to false`)
+CrashLoop is set to true and to false
+unknown feature "CrashLop": did you mean CrashLoop?
+unknown feature "Zebra"`)
 	assert.True(t, gates.Enabled(CrashLoop))
 
 	err = gates.Set("CrashLoop=false,CrashLop=true,Zebra=true,allalpha=true")

@@ -32,7 +32,7 @@ func allOf(s Stage) string {
 // Set reads settings in the form "CrashLoop=false,Shards=true". Values are those of strconv.ParseBool. Spaces around names and
 // values are ignored. It implements flag.Value, so a flag that appears twice adds to the settings.
 //
-// The error names everything that is wrong: a name that is unknown (with the name that the user may have meant), removed, or too new, a
+// The error names each setting that is wrong: a name that is unknown (with the name that the user may have meant), removed, or too new, a
 // value that is not a bool, a name with two values, or a feature that is locked on. In that case, nothing takes effect.
 func (g *Gates[F]) Set(s string) error {
 	if err := g.setList(s); err != nil {
@@ -51,7 +51,7 @@ func (g *Gates[F]) SetFromEnv(variable string) error {
 
 // SetMap is Set for settings that come from elsewhere, such as a configuration file.
 func (g *Gates[F]) SetMap(settings map[string]bool) error {
-	if err := g.set(settings); err != nil {
+	if err := g.set(settings, nil); err != nil {
 		return fmt.Errorf("featuregate: %w", err)
 	}
 	return nil
@@ -80,16 +80,13 @@ func (g *Gates[F]) setList(s string) error {
 		}
 		settings[name] = on
 	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	return g.set(settings)
+	return g.set(settings, errors.Join(errs...))
 }
 
-// set adds settings, or returns an error for each invalid one.
-func (g *Gates[F]) set(settings map[string]bool) error {
+// set adds settings, or returns unread, which says what could not be read of them, and an error for each invalid one.
+func (g *Gates[F]) set(settings map[string]bool, unread error) error {
 	if len(settings) == 0 {
-		return nil
+		return unread
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +98,7 @@ func (g *Gates[F]) set(settings map[string]bool) error {
 		merged = make(map[string]bool, len(settings))
 	}
 	maps.Copy(merged, settings)
-	if err := g.allowed(g.version, settings); err != nil {
+	if err := errors.Join(unread, g.allowed(g.version, settings)); err != nil {
 		return err
 	}
 	g.settings = merged
