@@ -34,7 +34,7 @@
 //
 // # Guarantees
 //
-//  1. A page never holds a lock of a queue for longer than 128 keys take, however many keys the queue has.
+//  1. A page holds the lock of a queue for at most 128 keys at a time, however many keys the queue has.
 //  2. A page that is not open costs nothing, except for the samples of [Handler.Run].
 //  3. The content of keys, objects, errors, and names is escaped. The Content-Security-Policy allows only the style sheet and the
 //     script of the page, and no inline code.

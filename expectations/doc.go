@@ -4,10 +4,10 @@
 // avoid this, it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one of three
 // things:
 //
-//	            a key expects              satisfied by                      fits
-//	[Counted]   a number of events         that many events of any child     any source
-//	[Tracked]   events of some children    the events of these children      children with known identities
-//	[Versions]  a version of the source    a cache that has seen it          sources whose writes return a version
+//	          a key expects              satisfied by                      fits
+//	Counted   a number of events         that many events of any child     any source
+//	Tracked   events of some children    the events of these children      children with known identities
+//	Versions  a version of the source    a cache that has seen it          sources whose writes return a version
 //
 // The method names are those of client-go's controllers, where the first two come from
 // (https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/controller_utils.go). Kubernetes is moving to the third

@@ -12,10 +12,10 @@ import (
 // Policy determines what happens to the children of a deleted owner. Its value is the name of the owner's finalizer for it. If an owner is
 // created with that finalizer, every deletion that chooses no other policy follows it.
 //
-//	policy         the owner                      its children                       carried out by
-//	[Background]   goes at once                   go after it                        [Children.Collect] for each kind of children
-//	[Foreground]   stays until they are gone      go first                           [Cascade], when the owner is reconciled
-//	[Orphan]       stays until all are released   stay, without this owner  [Cascade], when the owner is reconciled
+//	policy       the owner                      its children              carried out by
+//	Background   goes at once                   go after it               Children.Collect, for each kind of children
+//	Foreground   stays until they are gone      go first                  Cascade, when the owner is reconciled
+//	Orphan       stays until all are released   stay, without this owner  Cascade, when the owner is reconciled
 //
 // A child with several owners goes with the last of them. With Foreground, such a child is released instead of deleted. Unlike in
 // Kubernetes, there is no blockOwnerDeletion: with Foreground, an owner waits exactly for the children that it controls.
