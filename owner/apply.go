@@ -17,7 +17,7 @@ import (
 const attempts = 4
 
 // Apply makes the children that by controls match want, by key: it creates missing children, updates the Value of those that differ, and
-// deletes the rest. It returns the children of want as they are afterwards, in order of key.
+// deletes the rest. It returns the children of want as they are afterward, in order of key.
 //
 // BLAST RADIUS: each child that by controls and that is not in want is deleted. An empty or nil want deletes all of them. If want could not
 // be computed, for example because a read failed, do not call Apply.

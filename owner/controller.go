@@ -12,7 +12,7 @@ import (
 var ErrOwned = errors.New("it is controlled by another object")
 
 // SetController makes ref the controlling owner of child. It changes only the value child: write it to the store yourself. Other owners
-// stay. Setting the same controller again changes nothing. An owner that did not control the child controls it afterwards.
+// stay. Setting the same controller again changes nothing. An owner that did not control the child controls it afterward.
 //
 // If another object controls the child, the error wraps [ErrOwned] and names both. An earlier life of the same key, with another UID, is
 // another object: its children are not inherited but collected. It is also an error if ref lacks kind, key or UID, like a reference to an

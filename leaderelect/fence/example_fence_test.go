@@ -40,7 +40,7 @@ func ExampleGate() {
 	// 409 fence: term 6 after term 7: fence: term is stale
 }
 
-// A leader that reads bars earlier leaders, so they cannot change the value afterwards.
+// A leader that reads bars earlier leaders, so they cannot change the value afterward.
 func ExampleRegister() {
 	var target fence.Register[int]
 	fmt.Println(target.Write(1, 10))

@@ -52,7 +52,7 @@
 //     not reach it, and it holds none of the starter's files except its record and its log.
 //  6. Nothing happens without a call. No timer kills: Stop has to be called again, as a reconciler does, and
 //     escalates when the grace is over.
-//  7. [Config.Permit] is called right before a process is started or signalled.
+//  7. [Config.Permit] is called right before a process is started or signaled.
 //
 // # Shutdown
 //

@@ -9,7 +9,7 @@ var (
 	// ErrInvalid means that a Spec cannot be a replica.
 	ErrInvalid = errors.New("invalid spec")
 
-	// ErrNoPID means that a replica cannot be signalled yet: it is being started, and its pid is not on record.
+	// ErrNoPID means that a replica cannot be signaled yet: it is being started, and its pid is not on record.
 	ErrNoPID = errors.New("its pid is not on record yet")
 
 	// ErrRunning means that Run is already running.
