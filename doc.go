@@ -9,6 +9,7 @@
 // Each package imports only packages further down this list. Each can be used alone.
 //
 //   - [github.com/setpoint-go/setpoint/simtest]: fault injection for your own controllers
+//   - [github.com/setpoint-go/setpoint/debug]: a live page that says why a key is not done
 //   - [github.com/setpoint-go/setpoint/manager]: ordered start and stop of everything, with an election
 //   - [github.com/setpoint-go/setpoint/controller]: the reconcile loop
 //   - [github.com/setpoint-go/setpoint/leaderelect]: one active replica, with a fencing term
