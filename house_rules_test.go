@@ -74,7 +74,8 @@ func diagram(t *tree) (problems []string) {
 	return problems
 }
 
-// alone are the packages that use nothing of the project but internal tables, so that they can be taken one by one.
+// alone are the packages that use nothing of the project but internal tables and their own internal packages, so that they can be taken
+// one by one.
 var alone = []string{"wait", "cache", "workqueue", "expectations"}
 
 func topLevel(t *tree) (problems []string) {
@@ -172,7 +173,7 @@ func layers(t *tree) (problems []string) {
 			case sameProgram(f.dir, p):
 			case !ok || h >= own:
 				problems = append(problems, fmt.Sprintf("%s: imports %s, which is not below it", f.path, p))
-			case slices.Contains(alone, f.dir) && !within(p, "internal"):
+			case slices.Contains(alone, f.dir) && !within(p, "internal") && !within(p, f.dir+"/internal"):
 				problems = append(problems, fmt.Sprintf("%s: imports %s, but %s uses nothing of the project", f.path, p, f.dir))
 			}
 		}

@@ -36,18 +36,19 @@ var goodTree = map[string]string{
 
 	"docs/internals.md": "| lock | guards |\n|---|---|\n| `wait.timers.mu` | timers |\n",
 	"ARCHITECTURE.md": "\n" +
-		"## The layers\n\n```\nexamples\ncontroller\nstore\nstore/backend\ninformer  expectations\ncache\nwait\ninternal/table\n```\n",
+		"## The layers\n\n```\nexamples\ncontroller\nstore\nstore/backend\ninformer  expectations\ncache\nwait\ninternal/table  expectations/internal/row\n```\n",
 	"docs/sizes.md": "| package | names | lines | files | why |\n|---|---|---|---|---|\n" +
-		"| `cache` | 0 | 10 | 10 | |\n| `controller` | 0 | 10 | 10 | |\n| `expectations` | 0 | 10 | 10 | |\n| `internal/table` | 1 | 10 | 10 | |\n| `informer` | 0 | 10 | 10 | |\n" +
+		"| `cache` | 0 | 10 | 10 | |\n| `expectations/internal/row` | 0 | 10 | 10 | |\n| `controller` | 0 | 10 | 10 | |\n| `expectations` | 0 | 10 | 10 | |\n| `internal/table` | 1 | 10 | 10 | |\n| `informer` | 0 | 10 | 10 | |\n" +
 		"| `store` | 2 | 10 | 10 | |\n| `store/backend` | 0 | 10 | 10 | |\n| `store/internal/rowtest` | 0 | 9 | 1 | |\n| `store/storetest` | 0 | 10 | 10 | |\n| `store/table` | 0 | 10 | 1 | |\n" +
 		"| `wait` | 8 | 1501 | 11 | time is hard |\n",
-	"cache/doc.go":         "// Package cache keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage cache\n\nimport \"" + module + "/internal/table\"\n",
-	"controller/doc.go":    "// Package controller keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage controller\n",
-	"expectations/doc.go":  "// Package expectations keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage expectations\n",
-	"informer/doc.go":      "// Package informer keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage informer\n",
-	"store/backend/doc.go": "// Package backend keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage backend\n",
-	"wait/lock.go":         "package wait\n\ntype timers struct {\n\tmu sync.RWMutex\n}\n",
-	"docs/why.md":          "[back](../README.md), `x := wait.Begin(wait.Second)`, `wait.Begun.Do`, `bench.Doer.Do`, `bench.Span.Low`, `rate.Limit`\n```\n`wait.No`\n```\n",
+	"cache/doc.go":                     "// Package cache keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage cache\n\nimport \"" + module + "/internal/table\"\n",
+	"expectations/internal/row/doc.go": "// Package row is a row.\n//\n// # Guarantees\n//\n//  1. It does.\npackage row\n",
+	"controller/doc.go":                "// Package controller keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage controller\n",
+	"expectations/doc.go":              "// Package expectations keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage expectations\n\nimport \"" + module + "/expectations/internal/row\"\n",
+	"informer/doc.go":                  "// Package informer keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage informer\n",
+	"store/backend/doc.go":             "// Package backend keeps.\n//\n// # Guarantees\n//\n//  1. It does.\npackage backend\n",
+	"wait/lock.go":                     "package wait\n\ntype timers struct {\n\tmu sync.RWMutex\n}\n",
+	"docs/why.md":                      "[back](../README.md), `x := wait.Begin(wait.Second)`, `wait.Begun.Do`, `bench.Doer.Do`, `bench.Span.Low`, `rate.Limit`\n```\n`wait.No`\n```\n",
 
 	"internal/table/doc.go": "// Package table is shared.\n//\n// # Guarantees\n//\n//  1. It does.\npackage table\n\ntype Table struct{}\n",
 

@@ -1,8 +1,10 @@
 package workqueue
 
 import (
-	"slices"
 	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
+	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // AddOptions says how [Queue.AddWith] adds a key. The zero value is Add.
@@ -55,23 +57,23 @@ func (p Policy) counts(old, at int64) bool {
 // never find such a key again.
 func (q *Queue[K]) Add(key K) {
 	checkKey(key)
-	hash, group := q.entries.hash(key), q.groupOf(key)
+	hash, group := q.entries.Hash(key), q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
 		return
 	}
 	e := q.entryLocked(key, hash, group)
-	if e.state == ready && e.priority >= 0 { // the most common case needs no more than this
+	if e.State == entry.Ready && e.Priority >= 0 { // the most common case needs no more than this
 		q.mu.Unlock()
 		return
 	}
-	if e.priority < 0 {
+	if e.Priority < 0 {
 		q.raiseLocked(e, 0)
 	}
 	w, added := q.addLocked(e)
 	q.mu.Unlock()
-	w.wake()
+	wake(w)
 	if added && q.cfg.Hooks.Added != nil {
 		q.cfg.Hooks.Added(key)
 	}
@@ -118,7 +120,7 @@ const (
 // add adds key after d, and reports whether it did.
 func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bool {
 	checkKey(key)
-	hash, group := q.entries.hash(key), q.groupOf(key)
+	hash, group := q.entries.Hash(key), q.groupOf(key)
 	q.mu.Lock()
 	if q.shutdown {
 		q.mu.Unlock()
@@ -129,13 +131,13 @@ func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bo
 	if d <= 0 || opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
 	}
-	var w *waiter
+	var w *waiters.Waiter
 	added := false
 	switch {
 	case d > 0:
 		now := q.now()
-		if at := later(now, d); opts.Policy.counts(e.wakeAt, at) {
-			e.wakeAt = at
+		if at := later(now, d); opts.Policy.counts(e.WakeAt, at) {
+			e.WakeAt = at
 			q.rescheduleAtLocked(e, now)
 		}
 	case how == debounced:
@@ -147,7 +149,7 @@ func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bo
 		q.delayed++
 	}
 	q.mu.Unlock()
-	w.wake()
+	wake(w)
 	if how == delayed && q.cfg.Hooks.Delayed != nil {
 		q.cfg.Hooks.Delayed(key, max(d, 0))
 	}
@@ -158,8 +160,8 @@ func (q *Queue[K]) add(key K, d time.Duration, how addition, opts AddOptions) bo
 }
 
 // addLocked makes e ready, or starts its quiet time. It returns the worker to wake, if any, and whether e became ready or dirty.
-func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
-	if q.cfg.Debounce > 0 && e.state != ready && !e.dirty {
+func (q *Queue[K]) addLocked(e *entry.Entry[K]) (w *waiters.Waiter, added bool) {
+	if q.cfg.Debounce > 0 && e.State != entry.Ready && !e.Dirty {
 		q.debounceLocked(e)
 		return nil, false
 	}
@@ -171,20 +173,20 @@ func (q *Queue[K]) addLocked(e *entry[K]) (w *waiter, added bool) {
 func (q *Queue[K]) Cancel(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries.get(key)
+	e := q.entries.Get(key)
 	if e == nil {
 		q.mu.Unlock()
 		return false
 	}
-	canceled := e.isScheduled() || e.dirty || e.state == ready
+	canceled := e.IsScheduled() || e.Dirty || e.State == entry.Ready
 	q.clearDeadlinesLocked(e)
-	if e.dirty {
-		e.dirty = false
+	if e.Dirty {
+		e.Dirty = false
 		q.dirty--
 	}
-	if e.state == ready {
-		q.order.remove(e)
-		q.enterLocked(e, resting)
+	if e.State == entry.Ready {
+		q.line.Remove(e)
+		q.enterLocked(e, entry.Resting)
 	}
 	q.restLocked(e)
 	ended := q.endedLocked()
@@ -196,34 +198,26 @@ func (q *Queue[K]) Cancel(key K) bool {
 }
 
 // raiseLocked gives e a priority, unless its own is higher. A new entry has none.
-func (q *Queue[K]) raiseLocked(e *entry[K], priority int) {
-	fresh := e.state == resting && !e.isScheduled()
-	if priority == e.priority || priority < e.priority && !fresh {
+func (q *Queue[K]) raiseLocked(e *entry.Entry[K], priority int) {
+	fresh := e.State == entry.Resting && !e.IsScheduled()
+	if priority == e.Priority || priority < e.Priority && !fresh {
 		return
 	}
 	q.gradeLocked()
-	if e.state == ready {
-		q.order.remove(e)
-		q.pool.own(e).priority = priority
-		q.order.push(e)
-		return
-	}
-	q.pool.own(e).priority = priority
+	q.line.Raise(e, priority)
 }
 
 // gradeLocked sorts the line by priority, starting with the first use of a priority. Without Timestamps, the keys in line count as ready
 // since now.
 func (q *Queue[K]) gradeLocked() {
-	if q.order.graded() {
+	if q.line.Graded() {
 		return
 	}
+	var since int64
 	if !q.cfg.Timestamps {
-		now := q.now()
-		for e := range q.order.plain.all() {
-			q.pool.own(e).since = now
-		}
+		since = q.now()
 	}
-	q.order.grade()
+	q.line.Grade(since)
 }
 
 // Reason is why a key was added, and when.
@@ -236,36 +230,25 @@ type Reason struct {
 func (r Reason) String() string { return r.Text + ", at " + r.At.Format(time.TimeOnly) }
 
 // noteReasonLocked records why e is added, if there is a reason.
-func (q *Queue[K]) noteReasonLocked(e *entry[K], text string) {
+func (q *Queue[K]) noteReasonLocked(e *entry.Entry[K], text string) {
 	if text == "" {
 		return
 	}
-	if e.reasons == nil {
-		q.pool.own(e).reasons = new(reasons)
+	if e.Reasons == nil {
+		q.entries.Own(e).Reasons = new(entry.Reasons)
 	}
-	e.reasons.add(text, time.Now())
+	e.Reasons.Add(text, time.Now())
 }
 
-// reasons are the latest reasons of a key, in a ring. A nil *reasons is empty.
-type reasons struct {
-	ring [maxReasons]Reason
-	n    int // the number of reasons ever noted
-}
-
-const maxReasons = 8
-
-func (r *reasons) add(text string, at time.Time) {
-	r.ring[r.n%maxReasons] = Reason{text, at}
-	r.n++
-}
-
-// list returns the reasons, the oldest first.
-func (r *reasons) list() []Reason {
-	if r == nil {
+// reasonsOf returns the reasons of e, the oldest first.
+func reasonsOf[K comparable](e *entry.Entry[K]) []Reason {
+	n := e.Reasons.Len()
+	if n == 0 {
 		return nil
 	}
-	if r.n <= maxReasons {
-		return slices.Clone(r.ring[:r.n])
+	list := make([]Reason, n)
+	for i := range list {
+		list[i] = Reason(e.Reasons.At(i))
 	}
-	return slices.Concat(r.ring[r.n%maxReasons:], r.ring[:r.n%maxReasons])
+	return list
 }

@@ -3,6 +3,9 @@ package workqueue
 import (
 	"math"
 	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
+	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // remember is how long the queue keeps the failure count of a key that it no longer tracks otherwise.
@@ -49,7 +52,7 @@ func (q *Queue[K]) AddRateLimited(key K) {
 // back because of it.
 func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) bool {
 	checkKey(key)
-	hash, group := q.entries.hash(key), q.groupOf(key)
+	hash, group := q.entries.Hash(key), q.groupOf(key)
 	if !given && !q.doubles && !opts.Final {
 		failures, counts := q.failures(key, hash)
 		if !counts {
@@ -63,7 +66,7 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 		return false
 	}
 	e := q.entryLocked(key, hash, group)
-	if e.state == parked {
+	if e.State == entry.Parked {
 		q.mu.Unlock()
 		return false
 	}
@@ -71,28 +74,28 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 	if opts.Priority != 0 {
 		q.raiseLocked(e, opts.Priority)
 	}
-	details := q.pool.own(e)
-	if details.failures == 0 {
-		details.failedAt = q.now()
+	details := q.entries.Own(e)
+	if details.Failures == 0 {
+		details.FailedAt = q.now()
 	}
-	if details.failures < maxFailures {
-		details.failures++
+	if details.Failures < maxFailures {
+		details.Failures++
 	}
 	if !given {
-		d = exponential(q.base, q.limit, int(e.failures)-1)
+		d = exponential(q.base, q.limit, int(e.Failures)-1)
 	}
 	parkedAfter := 0
-	var w *waiter
+	var w *waiters.Waiter
 	added := false
-	spent := opts.Final || e.spent || q.isSpentLocked(e)
+	spent := opts.Final || e.Spent || q.isSpentLocked(e)
 	switch {
 	case spent:
 		parkedAfter = q.spendLocked(e)
-	case e.state == ready || e.dirty: // about to be tried anyway
+	case e.State == entry.Ready || e.Dirty: // about to be tried anyway
 	case d > 0:
 		now := q.now()
-		if at := later(now, d); opts.Policy.counts(e.retryAt, at) {
-			details.retryAt = at
+		if at := later(now, d); opts.Policy.counts(e.RetryAt, at) {
+			details.RetryAt = at
 			q.rescheduleAtLocked(e, now)
 		}
 	default:
@@ -102,7 +105,7 @@ func (q *Queue[K]) fail(key K, d time.Duration, given bool, opts AddOptions) boo
 		q.delayed++
 	}
 	q.mu.Unlock()
-	w.wake()
+	wake(w)
 	if spent {
 		// While the key is in process, no other call asks the limiter about it. When the key is revived, the limiter has forgotten it.
 		q.limiterForgets(key)
@@ -127,11 +130,11 @@ func (q *Queue[K]) failures(key K, hash uint32) (n int, counts bool) {
 	if q.shutdown {
 		return 0, false
 	}
-	e := q.entries.find(key, hash)
+	e := q.entries.Find(key, hash)
 	if e == nil {
 		return 0, true
 	}
-	return int(e.failures), e.state != parked
+	return int(e.Failures), e.State != entry.Parked
 }
 
 // Forget reports that key has succeeded, or that the caller has given up on it. Its count of failures returns to zero, its budget is whole,
@@ -141,13 +144,13 @@ func (q *Queue[K]) Forget(key K) {
 	q.limiterForgets(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries.get(key)
-	if e == nil || e.failures == 0 || e.state == parked {
+	e := q.entries.Get(key)
+	if e == nil || e.Failures == 0 || e.State == entry.Parked {
 		return
 	}
-	e.failures, e.failedAt, e.spent = 0, 0, false
-	if e.state == remembered {
-		q.memory.remove(e)
+	e.Failures, e.FailedAt, e.Spent = 0, 0, false
+	if e.State == entry.Remembered {
+		q.memory.Remove(e)
 		q.removeLocked(e)
 		return
 	}
@@ -161,8 +164,8 @@ func (q *Queue[K]) NumRequeues(key K) int {
 	checkKey(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.entries.get(key); e != nil {
-		return int(e.failures)
+	if e := q.entries.Get(key); e != nil {
+		return int(e.Failures)
 	}
 	return 0
 }
@@ -171,9 +174,9 @@ func (q *Queue[K]) NumRequeues(key K) int {
 func (q *Queue[K]) Parked() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	keys := make([]K, 0, q.parked.n)
-	for e := range q.parked.all() {
-		keys = append(keys, e.key)
+	keys := make([]K, 0, q.parked.Len())
+	for e := range q.parked.All() {
+		keys = append(keys, e.Key)
 	}
 	return keys
 }
@@ -183,12 +186,12 @@ func (q *Queue[K]) DropParked(key K) bool {
 	checkKey(key)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	e := q.entries.get(key)
-	if e == nil || e.state != parked {
+	e := q.entries.Get(key)
+	if e == nil || e.State != entry.Parked {
 		return false
 	}
 	q.reviveLocked(e)
-	e.since = q.now()
+	e.Since = q.now()
 	q.restLocked(e)
 	return true
 }
@@ -201,59 +204,59 @@ func (q *Queue[K]) limiterForgets(key K) {
 }
 
 // endBackoffLocked ends the backoff of e, if it has one.
-func (q *Queue[K]) endBackoffLocked(e *entry[K]) {
-	if e.retryAt != 0 {
-		e.retryAt = 0
+func (q *Queue[K]) endBackoffLocked(e *entry.Entry[K]) {
+	if e.RetryAt != 0 {
+		e.RetryAt = 0
 		q.rescheduleLocked(e)
 	}
 }
 
 // isSpentLocked reports whether the latest failure of e has spent its budget.
-func (q *Queue[K]) isSpentLocked(e *entry[K]) bool {
-	return q.cfg.MaxAttempts > 0 && int(e.failures) >= q.cfg.MaxAttempts ||
-		q.cfg.MaxElapsed > 0 && q.now()-e.failedAt >= int64(q.cfg.MaxElapsed)
+func (q *Queue[K]) isSpentLocked(e *entry.Entry[K]) bool {
+	return q.cfg.MaxAttempts > 0 && int(e.Failures) >= q.cfg.MaxAttempts ||
+		q.cfg.MaxElapsed > 0 && q.now()-e.FailedAt >= int64(q.cfg.MaxElapsed)
 }
 
 // spendLocked parks e, now or with its Done, unless an addition gives it a new budget. It returns the number of attempts if it
 // parked e now, or else 0.
-func (q *Queue[K]) spendLocked(e *entry[K]) (attempts int) {
+func (q *Queue[K]) spendLocked(e *entry.Entry[K]) (attempts int) {
 	q.endBackoffLocked(e)
-	switch e.state {
-	case processing:
-		e.spent = true
-	case ready:
-		e.failures, e.failedAt = 0, 0
-	case resting:
-		attempts = int(e.failures)
+	switch e.State {
+	case entry.Processing:
+		e.Spent = true
+	case entry.Ready:
+		e.Failures, e.FailedAt = 0, 0
+	case entry.Resting:
+		attempts = int(e.Failures)
 		q.parkLocked(e)
 	}
 	return attempts
 }
 
 // parkLocked parks e, which is in no list.
-func (q *Queue[K]) parkLocked(e *entry[K]) {
-	e.spent = false
-	q.enterLocked(e, parked)
-	e.since = q.now()
-	q.parked.push(e)
+func (q *Queue[K]) parkLocked(e *entry.Entry[K]) {
+	e.Spent = false
+	q.enterLocked(e, entry.Parked)
+	e.Since = q.now()
+	q.parked.Push(e)
 }
 
 // reviveLocked gives e a whole budget, and removes it from the parked keys.
-func (q *Queue[K]) reviveLocked(e *entry[K]) {
-	if e.state == parked {
-		q.parked.remove(e)
-		q.enterLocked(e, resting)
+func (q *Queue[K]) reviveLocked(e *entry.Entry[K]) {
+	if e.State == entry.Parked {
+		q.parked.Remove(e)
+		q.enterLocked(e, entry.Resting)
 	}
-	e.failures, e.failedAt, e.spent = 0, 0, false
+	e.Failures, e.FailedAt, e.Spent = 0, 0, false
 }
 
 // rememberLocked keeps e only for its count of failures.
-func (q *Queue[K]) rememberLocked(e *entry[K]) {
-	q.enterLocked(e, remembered)
-	e.since = q.now()
-	e.priority = 0
-	q.memory.push(e)
-	if q.memory.n == 1 {
+func (q *Queue[K]) rememberLocked(e *entry.Entry[K]) {
+	q.enterLocked(e, entry.Remembered)
+	e.Since = q.now()
+	e.Priority = 0
+	q.memory.Push(e)
+	if q.memory.Len() == 1 {
 		q.armLocked()
 	}
 }
@@ -261,14 +264,14 @@ func (q *Queue[K]) rememberLocked(e *entry[K]) {
 // forgetOldLocked removes a batch of the keys that were remembered long enough. It returns those that the limiter must forget.
 func (q *Queue[K]) forgetOldLocked(now int64) (keys []K) {
 	for range batch {
-		e := q.memory.head()
-		if e == nil || now-e.since < int64(remember) {
+		e := q.memory.Head()
+		if e == nil || now-e.Since < int64(remember) {
 			break
 		}
 		if q.cfg.RateLimiter != nil {
-			keys = append(keys, e.key)
+			keys = append(keys, e.Key)
 		}
-		q.memory.remove(e)
+		q.memory.Remove(e)
 		q.removeLocked(e)
 	}
 	return keys

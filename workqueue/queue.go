@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
+	"github.com/setpoint-go/setpoint/workqueue/internal/gate"
+	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // Queue is a work queue of keys. It has the method sets of client-go's queues, so it can take their place.
@@ -102,21 +106,19 @@ type Queue[K comparable] struct {
 	//  3. dirty and spent imply the state processing. Ready and dirty entries have no backoff and no quiet time, and parked
 	//     entries have no backoff. An entry has a quietBy if and only if it has a quietAt.
 	//  4. inProcess counts the entries in process, dirty the dirty ones, and quiet those in their quiet time.
-	//  5. An entry is scheduled if and only if it has a deadline, and then for the earliest one.
+	//  5. The schedule and the groups know each change of an entry: see package entry.
 	//  6. When ShutDown has returned, a worker waits only while a key is dirty, or is ready and may not be dispatched yet.
 	//  7. When ShutDown has returned, nothing is scheduled and the timer does not run. Before that, the timer fires in time for all
 	//     deadlines and for all remembered keys.
 	//  8. No caller waits for idle while the queue is idle.
 	//  9. last is nil or in process.
-	// 10. A group counts its entries, and those of them that are in process.
-	pool      *pool[K]
-	entries   table[K]
-	order     order[K] // the ready entries
-	schedule  schedule[K]
-	parked    list[K]
-	memory    list[K]   // the remembered entries, the longest remembered first
-	busy      list[K]   // the entries in process, if Timestamps is on
-	last      *entry[K] // the entry that was dispatched last: a single worker's Done comes next, and need not search for it
+	entries   entry.Table[K]
+	line      entry.Line[K] // the ready entries
+	schedule  entry.Schedule[K]
+	parked    entry.List[K]
+	memory    entry.List[K]   // the remembered entries, the longest remembered first
+	busy      entry.List[K]   // the entries in process, if Timestamps is on
+	last      *entry.Entry[K] // the entry that was dispatched last: a single worker's Done comes next, and need not search for it
 	inProcess int
 	dirty     int
 	quiet     int
@@ -125,13 +127,13 @@ type Queue[K comparable] struct {
 	delayed   uint64
 	waited    tally
 	worked    tally
-	waiters   waitlist
+	waiters   waiters.List
 	idle      chan struct{} // removed, and closed, when the queue is idle; nil if no caller waits for it
 	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil if there are none
 	shutdown  bool
 	timer     *time.Timer // runs fire; nil until the first deadline
 	armedFor  int64       // the time at which the timer fires, at the latest the first deadline; 0 if it does not run
-	gate      gate
+	gate      *gate.Gate  // enforces DispatchLimit; nil if there is none
 }
 
 // New returns a queue. The error names each field of cfg that is out of its bounds.
@@ -139,29 +141,26 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("workqueue: new queue: %w", err)
 	}
-	p := newPool[K]()
+	cfg = cfg.withDefaults()
+	entries := entry.NewTable[K]()
 	q := &Queue[K]{
-		cfg:      cfg.withDefaults(),
+		cfg:      cfg,
 		start:    time.Now().Add(-1),
-		pool:     p,
-		entries:  newTable(p),
-		order:    order[K]{plain: list[K]{pool: p}},
-		schedule: schedule[K]{pool: p},
-		parked:   list[K]{pool: p},
-		memory:   list[K]{pool: p},
-		busy:     list[K]{pool: p},
+		entries:  entries,
+		line:     entry.NewLine(&entries, int64(cfg.Aging), cfg.Group != nil, cfg.GroupLimit),
+		schedule: entry.NewSchedule(&entries),
+		parked:   entries.NewList(),
+		memory:   entries.NewList(),
+		busy:     entries.NewList(),
+	}
+	if cfg.DispatchLimit != nil {
+		q.gate = gate.New(cfg.DispatchLimit, q.pass)
 	}
 	switch l := q.cfg.RateLimiter.(type) {
 	case nil:
 		q.doubles, q.base, q.limit = true, baseDelay, maxDelay
 	case *ItemExponentialFailureRateLimiter[K]:
 		q.doubles, q.base, q.limit = true, l.base, l.limit
-	}
-	q.order.aging = int64(q.cfg.Aging)
-	if q.cfg.Group != nil {
-		q.order.limit = q.cfg.GroupLimit
-		q.order.groups = make(map[string]*group[K])
-		q.order.grade()
 	}
 	return q, nil
 }
@@ -170,44 +169,40 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 
 // entryLocked returns the entry of key, a new one if there is none. The caller computes the hash before it takes the lock,
 // because hashing reads the whole key, which may be a cache miss.
-func (q *Queue[K]) entryLocked(key K, hash uint32, group string) *entry[K] {
-	e := q.entries.find(key, hash)
+func (q *Queue[K]) entryLocked(key K, hash uint32, group string) *entry.Entry[K] {
+	e := q.entries.Find(key, hash)
 	if e != nil {
-		if e.state == remembered {
-			q.memory.remove(e)
-			q.enterLocked(e, resting)
+		if e.State == entry.Remembered {
+			q.memory.Remove(e)
+			q.enterLocked(e, entry.Resting)
 		}
 		return e
 	}
-	e = q.pool.take()
-	e.key, e.hash = key, hash
-	q.entries.add(e)
-	q.enterLocked(e, resting)
-	if q.order.groups != nil {
-		q.pool.own(e).group = q.order.join(group)
-	}
+	e = q.entries.Add(key, hash)
+	q.enterLocked(e, entry.Resting)
+	q.line.Join(e, group)
 	return e
 }
 
 // enterLocked sets the state of e, which is in no list. The caller puts it in the list of that state.
-func (q *Queue[K]) enterLocked(e *entry[K], s state) {
+func (q *Queue[K]) enterLocked(e *entry.Entry[K], s entry.State) {
 	q.changes++
-	e.state, e.number = s, q.changes
+	e.State, e.Number = s, q.changes
 }
 
 // makeReadyLocked puts e in line, or marks it dirty if it is in process. It returns the worker to wake, if any, and whether
 // it changed anything.
-func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
-	switch e.state {
-	case ready:
+func (q *Queue[K]) makeReadyLocked(e *entry.Entry[K]) (w *waiters.Waiter, changed bool) {
+	switch e.State {
+	case entry.Ready:
 		return nil, false
-	case processing:
-		if e.dirty {
+	case entry.Processing:
+		if e.Dirty {
 			return nil, false
 		}
-		e.dirty = true
+		e.Dirty = true
 		q.dirty++
-	case parked:
+	case entry.Parked:
 		q.reviveLocked(e)
 		fallthrough
 	default:
@@ -215,8 +210,8 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 		w = q.waiterToWakeLocked()
 	}
 	q.added++
-	if e.retryAt != 0 || e.quietAt != 0 { // both wait for the attempt that comes now
-		e.retryAt = 0
+	if e.RetryAt != 0 || e.QuietAt != 0 { // both wait for the attempt that comes now
+		e.RetryAt = 0
 		q.endQuietLocked(e)
 		q.rescheduleLocked(e)
 	}
@@ -224,19 +219,19 @@ func (q *Queue[K]) makeReadyLocked(e *entry[K]) (w *waiter, changed bool) {
 }
 
 // lineUpLocked makes e, which is in no list, ready.
-func (q *Queue[K]) lineUpLocked(e *entry[K]) {
-	q.enterLocked(e, ready)
-	if q.cfg.Timestamps || q.order.graded() {
-		q.pool.own(e).since = q.now()
+func (q *Queue[K]) lineUpLocked(e *entry.Entry[K]) {
+	q.enterLocked(e, entry.Ready)
+	if q.cfg.Timestamps || q.line.Graded() {
+		q.entries.Own(e).Since = q.now()
 	}
-	q.order.push(e)
+	q.line.Push(e)
 }
 
 // restLocked removes e if it is resting without a deadline, or remembers its failures if it has any.
-func (q *Queue[K]) restLocked(e *entry[K]) {
+func (q *Queue[K]) restLocked(e *entry.Entry[K]) {
 	switch {
-	case e.state != resting || e.isScheduled():
-	case e.failures > 0:
+	case e.State != entry.Resting || e.IsScheduled():
+	case e.Failures > 0:
 		q.rememberLocked(e)
 	default:
 		q.removeLocked(e)
@@ -244,24 +239,35 @@ func (q *Queue[K]) restLocked(e *entry[K]) {
 }
 
 // removeLocked removes e, which is in no list.
-func (q *Queue[K]) removeLocked(e *entry[K]) {
-	q.entries.remove(e)
-	if e.group != nil {
-		q.order.leave(e.group)
-	}
-	q.pool.give(e)
+func (q *Queue[K]) removeLocked(e *entry.Entry[K]) {
+	q.line.Leave(e)
+	q.entries.Remove(e)
 }
 
 // waiterToWakeLocked removes the longest waiting worker from the list if a key may be dispatched. The caller wakes it after
 // releasing the lock. Each time a key gets in line, a group falls below its limit, or a worker gives up a wake-up, one worker
 // leaves the list. So workers never all sleep while a key may be dispatched.
-func (q *Queue[K]) waiterToWakeLocked() *waiter {
-	w := q.waiters.first
-	if w == nil || !q.order.available() {
+func (q *Queue[K]) waiterToWakeLocked() *waiters.Waiter {
+	if !q.line.Available() {
 		return nil
 	}
-	q.waiters.remove(w)
-	return w
+	return q.waiters.Next()
+}
+
+// The compiler does not inline functions of package waiters in a Queue of another package, but it inlines the following.
+
+// wake wakes w, unless it is nil.
+func wake(w *waiters.Waiter) {
+	if w != nil {
+		w.Wake()
+	}
+}
+
+// wakeAll wakes all of ws.
+func wakeAll(ws []*waiters.Waiter) {
+	for _, w := range ws {
+		w.Wake()
+	}
 }
 
 // groupOf returns the name of key's group. It calls user code, so the caller must not hold the lock.

@@ -338,7 +338,7 @@ func (s *spec) item(key string) string {
 }
 
 func itemText(key string, attempt int, first time.Time, priority int, reasons []string) string {
-	return fmt.Sprintf("%s attempt %d first %s priority %d reasons %q", key, attempt, clockText(first), priority, reasons)
+	return fmt.Sprintf("%s attempt %d first %s priority %d reasons %q", key, attempt, first.Format(time.RFC3339Nano), priority, reasons)
 }
 
 // note notes the reason of a call, and raises the priority.

@@ -50,11 +50,11 @@ func (p *specPlay) check() error {
 func (p *specPlay) sleep(d time.Duration) (known bool, err error) {
 	p.log = append(p.log, d.String())
 	for end := p.model.now.Add(d); p.model.now.Before(end); {
-		to := end
-		if at, _ := p.model.upcoming(); !at.IsZero() && at.Before(end) {
-			to = at
+		checks := []time.Time{end}
+		if at, _ := p.model.upcoming(); !at.IsZero() && !at.After(end) {
+			checks = []time.Time{at.Add(-1), at}
 		}
-		for _, at := range []time.Time{to.Add(-1), to} {
+		for _, at := range checks {
 			time.Sleep(at.Sub(p.model.now))
 			synctest.Wait()
 			if !p.model.advance(at) {

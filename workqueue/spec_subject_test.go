@@ -354,10 +354,12 @@ func (s *specSubject) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	writeRest(&b, stats, ready, s.q.ShuttingDown(), idle, s.told)
-	fmt.Fprintf(&b, "waiting: getters %d drains %d idlers %d; getters told %d stopped %d; drained %v idled %v\n",
-		s.getters, s.drains, s.idlers, s.ended, s.stopped, s.drained, s.idled)
+	writeNumbers(&b, "\nwaiting getters, drains, idlers", s.getters, s.drains, s.idlers)
+	writeNumbers(&b, "getters told, stopped", s.ended, s.stopped)
+	writeNumbers(&b, "drained", s.drained[:]...)
+	writeNumbers(&b, "idled", s.idled[:]...)
 	for _, text := range s.strange {
-		fmt.Fprintf(&b, "strange: %s\n", text)
+		fmt.Fprintf(&b, "\nstrange: %s", text)
 	}
 	return b.String()
 }

@@ -2,9 +2,9 @@ package workqueue_test
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,8 +85,10 @@ func (s *spec) String() string {
 		writeKey(&b, info, k.reasons, s.shutdown)
 	}
 	writeRest(&b, stats, s.ready(), s.shutdown, s.idle(), s.told)
-	fmt.Fprintf(&b, "waiting: getters %d drains %d idlers %d; getters told %d stopped %d; drained %v idled %v\n",
-		s.getters, s.drains, s.idlers, s.ended, s.stopped, s.drained, s.idled)
+	writeNumbers(&b, "\nwaiting getters, drains, idlers", s.getters, s.drains, s.idlers)
+	writeNumbers(&b, "getters told, stopped", s.ended, s.stopped)
+	writeNumbers(&b, "drained", s.drained[:]...)
+	writeNumbers(&b, "idled", s.idled[:]...)
 	return b.String()
 }
 
@@ -100,25 +102,69 @@ func (k *specKey) due() (at time.Time) {
 	return at
 }
 
-func clockText(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.Format("15:04:05.000000000")
-}
-
 // writeKey writes what a Snapshot says of a key. A shutdown forgets several keys at once, in no order, so that is not told.
 func writeKey(b *strings.Builder, i workqueue.KeyInfo[string], reasons []string, shutdown bool) {
 	if i.State == workqueue.Remembered && shutdown {
 		i.Key = "?"
 		i.Failures, i.FirstFailure, i.Group, reasons = 0, time.Time{}, "", nil
 	}
-	fmt.Fprintf(b, "%s: %v dirty=%v since=%s next=%s quiet=%s priority=%d group=%q failures=%d first=%s reasons=%q\n", i.Key, i.State,
-		i.Dirty, clockText(i.Since), clockText(i.Next), clockText(i.QuietUntil), i.Priority, i.Group, i.Failures,
-		clockText(i.FirstFailure), reasons)
+	b.WriteString(i.Key)
+	writeFlag(b, i.State.String(), true)
+	writeFlag(b, "dirty", i.Dirty)
+	writeTime(b, "since", i.Since)
+	writeTime(b, "next", i.Next)
+	writeTime(b, "quiet", i.QuietUntil)
+	writeNumbers(b, "priority", i.Priority)
+	writeFlag(b, "group "+i.Group, i.Group != "")
+	writeNumbers(b, "failures", i.Failures)
+	writeTime(b, "first", i.FirstFailure)
+	writeList(b, "reasons", reasons)
+	b.WriteByte('\n')
 }
 
 func writeRest(b *strings.Builder, stats workqueue.Stats, ready []string, shutdown, idle bool, told []string) {
-	told = slices.Sorted(slices.Values(told)) // hooks of calls that overlap are called in any order
-	fmt.Fprintf(b, "%+v, in order %v, shutdown %v idle %v, the hooks were told %v\n", stats, ready, shutdown, idle, told)
+	writeNumbers(b, "Ready", stats.Ready)
+	writeNumbers(b, "InProcess", stats.InProcess)
+	writeNumbers(b, "Dirty", stats.Dirty)
+	writeNumbers(b, "Delayed", stats.Delayed)
+	writeNumbers(b, "Parked", stats.Parked)
+	writeNumbers(b, "Remembered", stats.Remembered)
+	writeNumbers(b, "Unfinished", int(stats.Unfinished))
+	writeNumbers(b, "LongestRunning", int(stats.LongestRunning))
+	writeList(b, "in order", ready)
+	writeFlag(b, "shutdown", shutdown)
+	writeFlag(b, "idle", idle)
+	writeList(b, "the hooks were told", slices.Sorted(slices.Values(told))) // hooks of calls that overlap are called in any order
+}
+
+// The tests write a million of these texts. Package fmt would take twice as long.
+
+func writeFlag(b *strings.Builder, name string, set bool) {
+	if set {
+		b.WriteString(", " + name)
+	}
+}
+
+func writeNumbers(b *strings.Builder, name string, numbers ...int) {
+	var digits [20]byte
+	b.WriteString(", " + name)
+	for _, n := range numbers {
+		b.WriteByte(' ')
+		b.Write(strconv.AppendInt(digits[:0], int64(n), 10))
+	}
+}
+
+func writeTime(b *strings.Builder, name string, t time.Time) {
+	if !t.IsZero() {
+		var text [20]byte
+		b.WriteString(", " + name + " ")
+		b.Write(t.AppendFormat(text[:0], "15:04:05.000000000"))
+	}
+}
+
+func writeList(b *strings.Builder, name string, list []string) {
+	b.WriteString(", " + name)
+	for _, text := range list {
+		b.WriteString(" \"" + text + "\"")
+	}
 }

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
+	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // Item is a key that was dispatched to a worker, with what the queue knows about it. It may be copied. Its methods are safe for
@@ -59,12 +62,12 @@ func (q *Queue[K]) TryTake() (item Item[K], ok bool) {
 func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries.get(key)
-	if e == nil || e.state != ready || !q.order.mayStart(e.group) || !q.passLocked() {
+	e := q.entries.Get(key)
+	if e == nil || e.State != entry.Ready || !q.line.MayStart(e) || !q.passLocked() {
 		q.mu.Unlock()
 		return item, false
 	}
-	q.order.remove(e)
+	q.line.Remove(e)
 	q.takenLocked(e)
 	q.dispatch(e, &item)
 	return item, true
@@ -78,13 +81,69 @@ func (q *Queue[K]) Get() (key K, shutdown bool) {
 	return key, result != gotKey
 }
 
+// result says how a wait ended.
+type result int
+
+const (
+	gotKey result = iota
+	gotShutdown
+	gotCanceled
+)
+
+// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, the queue is over only when no key is
+// dirty. wait fills in item, unless item is nil.
+func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key K, r result) {
+	q.mu.Lock()
+	for {
+		select {
+		case <-done: // it may have been closed while this worker slept or waited for the lock
+			other := q.waiterToWakeLocked() // instead of this one, if it was woken
+			q.mu.Unlock()
+			wake(other)
+			return key, gotCanceled
+		default:
+		}
+		if e := q.takeLocked(); e != nil {
+			return q.dispatch(e, item), gotKey
+		}
+		if q.isOverLocked() && !(dirtyToo && q.dirty > 0) {
+			q.mu.Unlock()
+			return key, gotShutdown
+		}
+		w := q.waiters.Add()
+		q.mu.Unlock()
+
+		canceled := false
+		if done == nil {
+			<-w.Signal
+		} else {
+			select {
+			case <-w.Signal:
+			case <-done:
+				canceled = true
+			}
+		}
+
+		q.mu.Lock()
+		switch {
+		case !canceled:
+			q.waiters.Reuse(w)
+		case w.Listed():
+			q.waiters.Remove(w)
+			q.waiters.Reuse(w)
+		default:
+			// The waiter was woken as well. The value may not have been sent yet, so the waiter is not reused.
+		}
+	}
+}
+
 // Done reports that the work on the item has ended. Only the first call has an effect, and it never affects a later dispatch of the same
 // key.
 func (i Item[K]) Done() {
 	q := i.queue
 	q.mu.Lock()
 	e := q.dispatchedLocked(i.Key)
-	if e == nil || e.state != processing || e.number != i.number {
+	if e == nil || e.State != entry.Processing || e.Number != i.number {
 		q.mu.Unlock()
 		return
 	}
@@ -97,7 +156,7 @@ func (q *Queue[K]) Done(key K) {
 	checkKey(key)
 	q.mu.Lock()
 	e := q.dispatchedLocked(key)
-	if e != nil && e.state == processing {
+	if e != nil && e.State == entry.Processing {
 		q.done(e)
 		return
 	}
@@ -110,19 +169,19 @@ func (q *Queue[K]) Done(key K) {
 }
 
 // dispatchedLocked returns the entry of key. If key was not dispatched, the entry is nil or in another state.
-func (q *Queue[K]) dispatchedLocked(key K) *entry[K] {
-	if e := q.last; e != nil && e.key == key {
+func (q *Queue[K]) dispatchedLocked(key K) *entry.Entry[K] {
+	if e := q.last; e != nil && e.Key == key {
 		return e
 	}
-	return q.entries.get(key)
+	return q.entries.Get(key)
 }
 
 // takeLocked takes the next entry out of its line, or returns nil if none may be dispatched. The caller calls dispatch next.
-func (q *Queue[K]) takeLocked() *entry[K] {
+func (q *Queue[K]) takeLocked() *entry.Entry[K] {
 	if !q.passLocked() {
 		return nil
 	}
-	e := q.order.pop()
+	e := q.line.Pop()
 	if e != nil {
 		q.takenLocked(e)
 	}
@@ -130,37 +189,37 @@ func (q *Queue[K]) takeLocked() *entry[K] {
 }
 
 // takenLocked records that e was taken out of its line.
-func (q *Queue[K]) takenLocked(e *entry[K]) {
-	q.order.begin(e.group)
-	q.enterLocked(e, processing)
+func (q *Queue[K]) takenLocked(e *entry.Entry[K]) {
+	q.line.Begin(e)
+	q.enterLocked(e, entry.Processing)
 	q.inProcess++
 	q.last = e
 }
 
 // dispatch completes the dispatch of e, which was taken: it fills in item, unless item is nil, releases the lock, and calls the hook. It
 // returns the key of e.
-func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
-	key := e.key
+func (q *Queue[K]) dispatch(e *entry.Entry[K], item *Item[K]) K {
+	key := e.Key
 	if item != nil {
 		*item = Item[K]{
-			Key: key, Attempt: int(e.failures) + 1, FirstFailure: q.time(e.failedAt), Priority: e.priority, Reasons: e.reasons.list(),
-			queue: q, number: e.number,
+			Key: key, Attempt: int(e.Failures) + 1, FirstFailure: q.time(e.FailedAt), Priority: e.Priority, Reasons: reasonsOf(e),
+			queue: q, number: e.Number,
 		}
 	}
 	var waited int64
 	if q.cfg.Timestamps {
 		now := q.now()
-		waited, e.since = now-e.since, now
+		waited, e.Since = now-e.Since, now
 		q.waited.add(time.Duration(waited))
-		q.busy.push(e)
+		q.busy.Push(e)
 	}
-	var w *waiter
+	var w *waiters.Waiter
 	if q.cfg.DispatchLimit != nil {
 		w = q.waiterToWakeLocked() // another worker, to wait for the limit
 	}
 	ended := q.endedLocked()
 	q.mu.Unlock()
-	w.wake()
+	wake(w)
 	wakeAll(ended)
 	if q.cfg.Hooks.Dispatched != nil {
 		q.cfg.Hooks.Dispatched(key, time.Duration(waited))
@@ -169,34 +228,34 @@ func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
 }
 
 // done ends the work on e and releases the lock.
-func (q *Queue[K]) done(e *entry[K]) {
-	key := e.key
+func (q *Queue[K]) done(e *entry.Entry[K]) {
+	key := e.Key
 	var took int64
 	if q.cfg.Timestamps {
 		now := q.now()
-		took, e.since = now-e.since, now
+		took, e.Since = now-e.Since, now
 		q.worked.add(time.Duration(took))
-		q.busy.remove(e)
+		q.busy.Remove(e)
 	}
 	q.inProcess--
 	if q.last == e {
 		q.last = nil
 	}
-	freed := q.order.end(e.group)
+	freed := q.line.End(e)
 	parkedAfter := 0
-	var w, other *waiter
-	q.enterLocked(e, resting)
+	var w, other *waiters.Waiter
+	q.enterLocked(e, entry.Resting)
 	switch {
-	case e.dirty:
-		e.dirty = false
+	case e.Dirty:
+		e.Dirty = false
 		q.dirty--
-		if e.spent {
+		if e.Spent {
 			q.reviveLocked(e)
 		}
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
-	case e.spent:
-		parkedAfter = int(e.failures)
+	case e.Spent:
+		parkedAfter = int(e.Failures)
 		q.parkLocked(e)
 	default:
 		q.restLocked(e)
@@ -206,8 +265,8 @@ func (q *Queue[K]) done(e *entry[K]) {
 	}
 	idle := q.idleLocked()
 	q.mu.Unlock()
-	w.wake()
-	other.wake()
+	wake(w)
+	wake(other)
 	announce(idle)
 	if q.cfg.Hooks.Done != nil {
 		q.cfg.Hooks.Done(key, time.Duration(took))
@@ -217,43 +276,9 @@ func (q *Queue[K]) done(e *entry[K]) {
 	}
 }
 
-// gate enforces Config.DispatchLimit. It takes a token for each key that is dispatched and reserves none ahead. So no key waits
-// for a token on behalf of another, and a burst is never larger than the limiter allows.
-type gate struct {
-	openAt int64       // as last computed, the limiter allows nothing before this time
-	timer  *time.Timer // wakes a worker at openAt; nil until it is needed
-}
-
-// recheck is the longest time between two checks of the limiter, whose limit may have changed.
-const recheck = time.Minute
-
 // passLocked reports whether the limit allows a dispatch, if a key may be dispatched. If not, it makes sure that a worker wakes up in time.
 func (q *Queue[K]) passLocked() bool {
-	if q.cfg.DispatchLimit == nil {
-		return true
-	}
-	if !q.order.available() {
-		return false
-	}
-	now := time.Now()
-	at := int64(now.Sub(q.start))
-	wait := time.Duration(q.gate.openAt - at)
-	if wait <= 0 {
-		token := q.cfg.DispatchLimit.ReserveN(now, 1)
-		wait = token.DelayFrom(now) // forever, if the limiter's burst is zero
-		if wait <= 0 {
-			return true
-		}
-		token.CancelAt(now)
-		wait = min(wait, recheck)
-		q.gate.openAt = later(at, wait)
-	}
-	if q.gate.timer == nil {
-		q.gate.timer = time.AfterFunc(wait, q.pass)
-	} else {
-		q.gate.timer.Reset(wait)
-	}
-	return false
+	return q.gate == nil || q.line.Available() && q.gate.Pass(time.Now())
 }
 
 // pass runs when the gate opens.
@@ -261,7 +286,7 @@ func (q *Queue[K]) pass() {
 	q.mu.Lock()
 	w := q.waiterToWakeLocked()
 	q.mu.Unlock()
-	w.wake()
+	wake(w)
 }
 
 // errGoexit is the failure of work that called runtime.Goexit.

@@ -1,4 +1,4 @@
-package workqueue_test
+package entry_test
 
 import (
 	"fmt"
@@ -8,13 +8,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // collidingKeys returns 64 keys whose hashes in t ask for the last slots or the first ones, in a table of up to 1024 slots. The
 // first two have the very same hash.
-func collidingKeys(t *workqueue.Table) (keys []int) {
+func collidingKeys(t *table) (keys []int) {
 	seen := map[uint32]int{}
 	for k := 0; len(keys) < 66; k++ { // about 80,000 keys until two are alike, by the paradox of the birthdays
 		hash := t.Hash(k)
@@ -30,7 +28,7 @@ func collidingKeys(t *workqueue.Table) (keys []int) {
 }
 
 // runTable plays bytes on a table and on a map: keys come and go, and go all in the end.
-func runTable(t *workqueue.Table, keys []int, ops []byte) error {
+func runTable(t *table, keys []int, ops []byte) error {
 	model := map[int]bool{}
 	for i := range len(ops) + len(keys) {
 		k := keys[i%len(keys)]
@@ -40,21 +38,21 @@ func runTable(t *workqueue.Table, keys []int, ops []byte) error {
 			continue
 		}
 		if model[k] {
-			t.Remove(k)
+			t.remove(k)
 			delete(model, k)
 		} else {
-			t.Add(k, t.Hash(k))
+			t.add(k, t.Hash(k))
 			model[k] = true
 		}
-		if err := t.Check(); err != nil {
+		if err := t.check(); err != nil {
 			return fmt.Errorf("step %d: %w", i, err)
 		}
 		for _, k := range keys {
-			if t.Has(k) != model[k] {
-				return fmt.Errorf("step %d: %d is in the table: %v", i, k, t.Has(k))
+			if t.has(k) != model[k] {
+				return fmt.Errorf("step %d: %d is in the table: %v", i, k, t.has(k))
 			}
 		}
-		in, n := t.Keys()
+		in, n := t.keys(), t.Len()
 		if slices.Sort(in); n != len(model) || !slices.Equal(in, slices.Sorted(maps.Keys(model))) {
 			return fmt.Errorf("step %d: the table counts %d and has %d, want %v", i, n, in, model)
 		}
@@ -63,7 +61,7 @@ func runTable(t *workqueue.Table, keys []int, ops []byte) error {
 }
 
 func TestTableWithCollidingKeysMatchesMap(t *testing.T) {
-	table := workqueue.NewTable()
+	table := newTable()
 	keys := collidingKeys(table)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -77,7 +75,7 @@ func TestTableWithCollidingKeysMatchesMap(t *testing.T) {
 
 func FuzzTableMatchesMap(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0, 1, 0, 2})
-	table := workqueue.NewTable() // its seed is another in each process, but the slots that keys ask for are not
+	table := newTable() // its seed is another in each process, but the slots that keys ask for are not
 	keys := collidingKeys(table)
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		require.NoError(t, runTable(table, keys, ops[:min(len(ops), 300)]))
@@ -88,22 +86,22 @@ func FuzzTableMatchesMap(f *testing.F) {
 // reverse.
 func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 	for seed := range uint64(100) {
-		table := workqueue.NewTable()
+		table := newTable()
 		r := rand.New(rand.NewPCG(seed, 4))
 		hashes := []uint32{0, 1<<32 - 1, 1 << 31, r.Uint32(), 6, 7}[:1+seed%6]
 		var in []int
 		for step := range 120 {
 			if n := len(in); n > 0 && (r.IntN(5) == 0 || step > 60 && r.IntN(3) > 0) {
 				i := r.IntN(n)
-				table.Remove(in[i])
+				table.remove(in[i])
 				in = slices.Delete(in, i, i+1)
 			} else {
-				table.Add(step, hashes[r.IntN(len(hashes))])
+				table.add(step, hashes[r.IntN(len(hashes))])
 				in = append(in, step)
 			}
-			keys, n := table.Keys()
+			keys, n := table.keys(), table.Len()
 			slices.Sort(keys)
-			if err := table.Check(); err != nil || n != len(in) || !slices.Equal(keys, slices.Sorted(slices.Values(in))) {
+			if err := table.check(); err != nil || n != len(in) || !slices.Equal(keys, slices.Sorted(slices.Values(in))) {
 				t.Fatalf("seed %d, step %d: %v; the table counts %d and has %v, want %v", seed, step, err, n, keys, in)
 			}
 		}
@@ -111,24 +109,24 @@ func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 }
 
 func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
-	table := workqueue.NewTable()
+	table := newTable()
 	require.Zero(t, table.Slots(), "none before the first key")
 	const n = 20_000
 	for k := range n {
-		table.Add(k, table.Hash(k))
+		table.add(k, table.Hash(k))
 	}
 	require.Less(t, table.Slots(), 4*n)
-	require.NoError(t, table.Check())
+	require.NoError(t, table.check())
 	slots := table.Slots()
 	for k := range n {
-		table.Remove(k)
+		table.remove(k)
 		if table.Slots() != slots {
 			slots = table.Slots()
-			require.NoError(t, table.Check(), "with %d slots", slots)
+			require.NoError(t, table.check(), "with %d slots", slots)
 			require.Greater(t, 2*(n-k), slots/8, "not before an eighth is used")
 			for other := range n {
-				if table.Has(other) != (other > k) {
-					t.Fatalf("%d of those up to %d was removed, and %d is in the table: %v", k, n, other, table.Has(other))
+				if table.has(other) != (other > k) {
+					t.Fatalf("%d of those up to %d was removed, and %d is in the table: %v", k, n, other, table.has(other))
 				}
 			}
 		}
@@ -137,5 +135,5 @@ func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, table.Slots(), 2*4096)
-	require.NoError(t, table.Check())
+	require.NoError(t, table.check())
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
+	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // ErrShutDown reports that the queue was shut down. [Queue.Take] returns it when nothing is left to dispatch, and [Queue.Drain] when a call
@@ -56,7 +59,7 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	}
 	// Several may have happened, and select chooses any of them.
 	q.mu.Lock()
-	wasIdle, wasReleased, ready, inProcess := q.idle != idle, q.released != released, q.order.n, q.inProcess
+	wasIdle, wasReleased, ready, inProcess := q.idle != idle, q.released != released, q.line.Len(), q.inProcess
 	q.mu.Unlock()
 	switch {
 	case wasIdle:
@@ -118,29 +121,29 @@ func (q *Queue[K]) endDeadlines() {
 // which their quiet times would have ended. Until the last quiet time has ended, the queue is neither idle nor over.
 func (q *Queue[K]) endSome() (more bool) {
 	var added []K
-	var wake []*waiter
+	var wake []*waiters.Waiter
 	q.mu.Lock()
-	for i := 0; i < batch && q.schedule.n > 0; i++ {
-		e := q.pool.at(q.nextToEndLocked().entry)
-		if e.quietAt != 0 && e.quietAt == e.due() {
+	for i := 0; i < batch && q.schedule.Len() > 0; i++ {
+		e := q.nextToEndLocked()
+		if e.QuietAt != 0 && e.QuietAt == e.Due() {
 			w, changed := q.makeReadyLocked(e)
 			if w != nil {
 				wake = append(wake, w)
 			}
 			if changed && q.cfg.Hooks.Added != nil {
-				added = append(added, e.key)
+				added = append(added, e.Key)
 			}
 		}
-		e.wakeAt = 0
-		if e.retryAt != 0 {
-			e.retryAt = 0
+		e.WakeAt = 0
+		if e.RetryAt != 0 {
+			e.RetryAt = 0
 		}
 		q.rescheduleLocked(e) // a quiet key whose turn comes later stays
 		q.restLocked(e)
 	}
-	if more = q.schedule.n > 0; !more {
-		q.schedule.heap = nil
-		wake = append(wake, q.waiters.clear()...) // to see whether they must stop
+	if more = q.schedule.Len() > 0; !more {
+		q.schedule.Release()
+		wake = append(wake, q.waiters.Clear()...) // to see whether they must stop
 	}
 	q.mu.Unlock()
 	wakeAll(wake)
@@ -148,23 +151,24 @@ func (q *Queue[K]) endSome() (more bool) {
 	return more
 }
 
-// nextToEndLocked returns a deadline to end: the earliest, while there are quiet keys, because their order counts.
-func (q *Queue[K]) nextToEndLocked() wakeup {
-	if q.quiet > 0 {
-		return q.schedule.first()
+// nextToEndLocked returns an entry whose deadlines end next: the first one while there are quiet keys, because their order counts.
+func (q *Queue[K]) nextToEndLocked() *entry.Entry[K] {
+	if q.quiet == 0 {
+		return q.schedule.Last()
 	}
-	return q.schedule.last()
+	e, _ := q.schedule.First()
+	return e
 }
 
 // isOverLocked reports whether the queue is shut down and no key is ready or will be, except for dirty keys.
-func (q *Queue[K]) isOverLocked() bool { return q.shutdown && q.order.n == 0 && q.quiet == 0 }
+func (q *Queue[K]) isOverLocked() bool { return q.shutdown && q.line.Len() == 0 && q.quiet == 0 }
 
 // endedLocked removes all workers from the list if the queue is over. The caller wakes them, to see whether they must stop.
-func (q *Queue[K]) endedLocked() []*waiter {
+func (q *Queue[K]) endedLocked() []*waiters.Waiter {
 	if !q.isOverLocked() {
 		return nil
 	}
-	return q.waiters.clear()
+	return q.waiters.Clear()
 }
 
 // waitIdleLocked returns a channel that is closed when the queue is idle, or nil if it is idle now.
@@ -188,142 +192,11 @@ func (q *Queue[K]) idleLocked() chan struct{} {
 	return idle
 }
 
-func (q *Queue[K]) isIdleLocked() bool { return q.order.n == 0 && q.inProcess == 0 && q.quiet == 0 }
+func (q *Queue[K]) isIdleLocked() bool { return q.line.Len() == 0 && q.inProcess == 0 && q.quiet == 0 }
 
 // announce closes c, unless it is nil.
 func announce(c chan struct{}) {
 	if c != nil {
 		close(c)
 	}
-}
-
-// result says how a wait ended.
-type result int
-
-const (
-	gotKey result = iota
-	gotShutdown
-	gotCanceled
-)
-
-// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, the queue is over only when no key is
-// dirty. wait fills in item, unless item is nil.
-func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key K, r result) {
-	q.mu.Lock()
-	for {
-		select {
-		case <-done: // it may have been closed while this worker slept or waited for the lock
-			other := q.waiterToWakeLocked() // instead of this one, if it was woken
-			q.mu.Unlock()
-			other.wake()
-			return key, gotCanceled
-		default:
-		}
-		if e := q.takeLocked(); e != nil {
-			return q.dispatch(e, item), gotKey
-		}
-		if q.isOverLocked() && !(dirtyToo && q.dirty > 0) {
-			q.mu.Unlock()
-			return key, gotShutdown
-		}
-		w := q.waiters.add()
-		q.mu.Unlock()
-
-		canceled := false
-		if done == nil {
-			<-w.signal
-		} else {
-			select {
-			case <-w.signal:
-			case <-done:
-				canceled = true
-			}
-		}
-
-		q.mu.Lock()
-		switch {
-		case !canceled:
-			q.waiters.restock(w)
-		case w.listed:
-			q.waiters.remove(w)
-			q.waiters.restock(w)
-		default:
-			// The waiter was woken as well. The value may not have been sent yet, so the waiter is not reused.
-		}
-	}
-}
-
-// waiter is a worker that waits for a key. A wake-up is a hint to look again, not a key: a worker that is already awake may
-// take the key first, which is cheaper than handing it over.
-type waiter struct {
-	signal     chan struct{} // one slot; gets one value after the waiter has left the list
-	prev, next *waiter
-	listed     bool
-}
-
-// wake tells a waiter that has left the list to look again. It does nothing for a nil waiter.
-func (w *waiter) wake() {
-	if w != nil {
-		w.signal <- struct{}{} // never blocks: one value for each time that a wake-up removes the waiter from the list
-	}
-}
-
-func wakeAll(ws []*waiter) {
-	for _, w := range ws {
-		w.wake()
-	}
-}
-
-// waitlist is a list of waiters, the longest waiting first, and a stock of waiters to reuse.
-type waitlist struct {
-	first, last *waiter
-	stock       *waiter // linked by next
-}
-
-// add puts a waiter at the end of the list.
-func (l *waitlist) add() *waiter {
-	w := l.stock
-	if w != nil {
-		l.stock = w.next
-	} else {
-		w = &waiter{signal: make(chan struct{}, 1)}
-	}
-	w.prev, w.next, w.listed = l.last, nil, true
-	if l.last != nil {
-		l.last.next = w
-	} else {
-		l.first = w
-	}
-	l.last = w
-	return w
-}
-
-// remove removes a listed waiter.
-func (l *waitlist) remove(w *waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.first = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.last = w.prev
-	}
-	w.prev, w.next, w.listed = nil, nil, false
-}
-
-// clear removes all waiters and returns them.
-func (l *waitlist) clear() (ws []*waiter) {
-	for w := l.first; w != nil; w = l.first {
-		l.remove(w)
-		ws = append(ws, w)
-	}
-	return ws
-}
-
-// restock keeps a waiter that is not listed and whose signal is empty, for reuse.
-func (l *waitlist) restock(w *waiter) {
-	w.next = l.stock
-	l.stock = w
 }

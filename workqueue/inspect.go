@@ -5,13 +5,15 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
 )
 
 // Len returns the number of ready keys. Keys in process and keys that are only scheduled do not count.
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.order.n
+	return q.line.Len()
 }
 
 // Stats counts the keys of a [Queue] at one moment.
@@ -34,14 +36,14 @@ func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Ready: q.order.n, InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.n,
-		Parked: q.parked.n, Remembered: q.memory.n,
+		Ready: q.line.Len(), InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.Len(),
+		Parked: q.parked.Len(), Remembered: q.memory.Len(),
 	}
-	if first := q.busy.head(); first != nil {
+	if first := q.busy.Head(); first != nil {
 		now := q.now()
-		s.LongestRunning = time.Duration(now - first.since)
-		for e := range q.busy.all() {
-			s.Unfinished += time.Duration(now - e.since)
+		s.LongestRunning = time.Duration(now - first.Since)
+		for e := range q.busy.All() {
+			s.Unfinished += time.Duration(now - e.Since)
 		}
 	}
 	return s
@@ -103,7 +105,7 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 // that is removed and added again during the iteration may be yielded twice, or not at all.
 func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	return func(yield func(KeyInfo[K]) bool) {
-		copies := make([]keyCopy[K], 0, chunkSize)
+		copies := make([]keyCopy[K], 0, entry.ChunkSize)
 		for n, more := 0, true; more; n++ {
 			copies, more = q.copyChunk(n, copies[:0])
 			for _, c := range copies {
@@ -119,7 +121,7 @@ func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries.get(key)
+	e := q.entries.Get(key)
 	if e == nil {
 		q.mu.Unlock()
 		return KeyInfo[K]{}, false
@@ -147,7 +149,7 @@ type keyCopy[K comparable] struct {
 
 func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
-	n := q.entries.len()
+	n := q.entries.Len()
 	q.mu.Unlock()
 	if n == 0 {
 		return nil
@@ -156,105 +158,135 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for e := range q.entries.all() {
+	for e := range q.entries.All() {
 		copies = append(copies, q.copyLocked(e))
 	}
 	return copies
 }
 
-// copyChunk appends copies of the entries in use of chunk n of the pool. It returns false if there is no such chunk.
+// copyChunk appends copies of the entries in use of chunk n. It returns false if there is no such chunk.
 func (q *Queue[K]) copyChunk(n int, copies []keyCopy[K]) ([]keyCopy[K], bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n >= len(q.pool.chunks) {
-		return copies, false
-	}
-	entries := q.pool.chunks[n].entries
+	entries, more := q.entries.Chunk(n)
 	for i := range entries {
-		if e := &entries[i]; e.state != resting || e.isScheduled() {
+		if e := &entries[i]; e.Number != 0 {
 			copies = append(copies, q.copyLocked(e))
 		}
 	}
-	return copies, true
+	return copies, more
 }
 
 // copyLocked returns a copy of e.
-func (q *Queue[K]) copyLocked(e *entry[K]) keyCopy[K] {
-	info := KeyInfo[K]{Key: e.key, State: publicStates[e.state], Dirty: e.dirty, Priority: e.priority, Failures: int(e.failures)}
-	if e.group != nil {
-		info.Group = e.group.name
+func (q *Queue[K]) copyLocked(e *entry.Entry[K]) keyCopy[K] {
+	info := KeyInfo[K]{
+		Key: e.Key, State: publicStates[e.State], Dirty: e.Dirty, Priority: e.Priority, Group: e.GroupName(),
+		Failures: int(e.Failures), Reasons: reasonsOf(e),
 	}
-	info.Reasons = e.reasons.list()
-	c := keyCopy[K]{info, e.since, earliest(e.wakeAt, e.retryAt), e.quietAt, e.failedAt, 0, e.number}
-	if e.state == resting {
-		c.due, c.rank = e.due(), uint64(e.wakeup)
+	c := keyCopy[K]{info, e.Since, e.Next(), e.QuietAt, e.FailedAt, 0, e.Rank()}
+	if e.State == entry.Resting {
+		c.due = e.Due()
 	}
-	if !q.cfg.Timestamps && e.state != parked && e.state != remembered {
+	if !q.cfg.Timestamps && e.State != entry.Parked && e.State != entry.Remembered {
 		c.since = 0
 	}
 	return c
 }
 
-var publicStates = [...]State{resting: Delayed, remembered: Remembered, ready: Ready, processing: InProcess, parked: Parked}
+var publicStates = [...]State{
+	entry.Resting: Delayed, entry.Remembered: Remembered, entry.Ready: Ready, entry.Processing: InProcess, entry.Parked: Parked,
+}
 
 // Ready returns the keys that [Queue.TryTake] would return now, one after the other. It omits the keys of a group beyond its
 // limit, and ignores Config.DispatchLimit. It holds the lock while it copies the order.
 func (q *Queue[K]) Ready() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.order.keys()
+	return q.line.Keys()
 }
 
-// queued is what is left of a lane.
-type queued[K comparable] struct {
-	entries []*entry[K]
-	group   *group[K]
+// Totals is what a [Queue] has done since [New].
+type Totals struct {
+	Added   uint64 // additions that made a key ready or dirty: see Hooks.Added
+	Delayed uint64 // additions with a delay, and failures that did not park their key: see Hooks.Delayed
+
+	// Waited has, for each dispatch, how long the key had been ready. Worked has, for each Done, how long the key had been in process. Both
+	// are empty without Config.Timestamps.
+	Waited, Worked Histogram
 }
 
-// keys returns what pop would return, one after the other, if each entry were begun and none ended.
-func (o *order[K]) keys() []K {
-	keys := make([]K, 0, o.n)
-	for e := range o.plain.all() {
-		keys = append(keys, e.key)
-	}
-	levels := make([][]queued[K], len(o.levels)) // of each, the lanes in the order of their turns
-	for i, l := range o.levels {
-		for n := l.turn; n != nil; {
-			levels[i] = append(levels[i], queued[K]{n.entries(), n.group})
-			if n = n.next; n == l.turn {
-				break
-			}
-		}
-	}
-	began := make(map[*group[K]]int)
-	for {
-		best := -1
-		for i, lanes := range levels {
-			if len(lanes) > 0 && (best < 0 || o.isOlder(lanes[0].entries[0], levels[best][0].entries[0])) {
-				best = i
-			}
-		}
-		if best < 0 {
-			return keys
-		}
-		first := levels[best][0]
-		keys = append(keys, first.entries[0].key)
-		levels[best] = levels[best][1:]
-		if first.entries = first.entries[1:]; len(first.entries) > 0 {
-			levels[best] = append(levels[best], first)
-		}
-		g := first.group
-		if began[g]++; g != nil && o.limit > 0 && g.inProcess+began[g] >= o.limit {
-			for i := range levels {
-				levels[i] = slices.DeleteFunc(levels[i], func(l queued[K]) bool { return l.group == g })
-			}
-		}
-	}
+// Histogram counts durations by length. Two histograms of one source have the same Bounds.
+type Histogram struct {
+	Bounds []time.Duration // upper bounds, inclusive and ascending
+	Counts []uint64        // of the durations between two bounds; the last one counts those above all bounds
+	Sum    time.Duration   // of all durations
 }
 
-// entries returns the entries of the lane, in order.
-func (n *lane[K]) entries() []*entry[K] {
-	entries := append(slices.Collect(n.list.all()), n.raised...)
-	slices.SortFunc(entries, func(a, b *entry[K]) int { return cmp.Compare(a.number, b.number) })
-	return entries
+// Count returns the number of durations.
+func (h Histogram) Count() (n uint64) {
+	for _, c := range h.Counts {
+		n += c
+	}
+	return n
+}
+
+// Totals returns the totals, all taken at one moment. The caller may keep and change the result. The cost does not depend on the number of
+// keys.
+func (q *Queue[K]) Totals() Totals {
+	q.mu.Lock()
+	added, delayed, waited, worked := q.added, q.delayed, q.waited, q.worked
+	q.mu.Unlock()
+	return Totals{Added: added, Delayed: delayed, Waited: waited.histogram(), Worked: worked.histogram()}
+}
+
+// The bounds are those of client-go's queue_duration and work_duration, extended to 1000 s: powers of ten from 10 ns.
+const (
+	bounds     = 12
+	firstBound = 10 * time.Nanosecond
+)
+
+// tally is a Histogram that is being counted. The lock of the queue guards it.
+type tally struct {
+	counts [bounds + 1]uint64
+	sum    time.Duration
+}
+
+func (t *tally) add(d time.Duration) {
+	i := 0
+	for bound := firstBound; i < bounds && d > bound; bound *= 10 {
+		i++
+	}
+	t.counts[i]++
+	t.sum += d
+}
+
+func (t *tally) histogram() Histogram {
+	h := Histogram{Bounds: make([]time.Duration, bounds), Counts: append([]uint64(nil), t.counts[:]...), Sum: t.sum}
+	bound := firstBound
+	for i := range h.Bounds {
+		h.Bounds[i] = bound
+		bound *= 10
+	}
+	return h
+}
+
+// OldestReady returns how long the oldest ready key has been ready. It is 0 if no key is ready, or without Config.Timestamps. With groups,
+// its cost is linear in their number. It holds the lock for a batch of groups at a time, so the result may be slightly stale.
+func (q *Queue[K]) OldestReady() time.Duration {
+	if !q.cfg.Timestamps {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	oldest := q.line.Oldest(func() {
+		if n++; n%batch == 0 {
+			q.mu.Unlock()
+			q.mu.Lock()
+		}
+	})
+	if oldest == 0 {
+		return 0
+	}
+	return time.Duration(max(q.now()-oldest, 0))
 }
