@@ -27,7 +27,7 @@ func (q *Queue[K]) BeginShutDown() {
 func (q *Queue[K]) EndSome() (more bool) { return q.endSome() }
 
 func (q *Queue[K]) checkEntries() error {
-	n := map[entry.State]int{}
+	var n [entry.Parked + 1]int
 	dirty, quiet := 0, 0
 	for e := range q.entries.All() {
 		k := e.Key
@@ -49,10 +49,10 @@ func (q *Queue[K]) checkEntries() error {
 		dirty += count(e.Dirty)
 	}
 	// Each list has only entries of its state, so the numbers tell whether it has all of them.
-	for state, listed := range map[entry.State]int{
+	for state, listed := range [...]int{
 		entry.Ready: q.line.Len(), entry.Parked: q.parked.Len(), entry.Remembered: q.memory.Len(), entry.Processing: q.busy.Len(),
 	} {
-		if listed != n[state] && (state != entry.Processing || q.cfg.Timestamps) {
+		if s := entry.State(state); listed != n[s] && s != entry.Resting && (s != entry.Processing || q.cfg.Timestamps) {
 			return fmt.Errorf("2: %d in the list of state %d, %d in that state", listed, state, n[state])
 		}
 	}

@@ -106,7 +106,7 @@ type Queue[K comparable] struct {
 	//  3. dirty and spent imply the state processing. Ready and dirty entries have no backoff and no quiet time, and parked
 	//     entries have no backoff. An entry has a quietBy if and only if it has a quietAt.
 	//  4. inProcess counts the entries in process, dirty the dirty ones, and quiet those in their quiet time.
-	//  5. The schedule and the groups know each change of an entry: see package entry.
+	//  5. The invariants of the table, the line, and the schedule hold: see package entry.
 	//  6. When ShutDown has returned, a worker waits only while a key is dirty, or is ready and may not be dispatched yet.
 	//  7. When ShutDown has returned, nothing is scheduled and the timer does not run. Before that, the timer fires in time for all
 	//     deadlines and for all remembered keys.
@@ -254,7 +254,7 @@ func (q *Queue[K]) waiterToWakeLocked() *waiters.Waiter {
 	return q.waiters.Next()
 }
 
-// The compiler does not inline functions of package waiters in a Queue of another package, but it inlines the following.
+// The following are here because they must be inlined, and the compiler inlines no function of package waiters in another package's Queue.
 
 // wake wakes w, unless it is nil.
 func wake(w *waiters.Waiter) {

@@ -323,6 +323,7 @@ func (s *specSubject) waited(err error, results []int) {
 // String returns all that a user can observe. It calls every method that only reads.
 func (s *specSubject) String() string {
 	var b strings.Builder
+	b.Grow(1024)
 	infos := s.q.Snapshot()
 	stats := s.q.Stats()
 	parked := []string{}

@@ -16,8 +16,16 @@ import (
 // ready returns the keys in the order in which they leave.
 func (s *spec) ready() []string {
 	keys := []string{}
-	if _, _, ok := s.next(); !ok {
+	first, _, ok := s.next()
+	if !ok {
 		return keys
+	}
+	others := false
+	for key, k := range s.keys {
+		others = others || k.state == specReady && key != first
+	}
+	if !others { // as in most histories, without a copy of the model
+		return append(keys, first)
 	}
 	c := s.clone()
 	for key, _, ok := c.next(); ok; key, _, ok = c.next() {
@@ -38,6 +46,7 @@ func (s *spec) whens() (whens []int) {
 // String returns all that a user can observe.
 func (s *spec) String() string {
 	var b strings.Builder
+	b.Grow(1024)
 	keys := slices.SortedFunc(maps.Keys(s.keys), func(x, y string) int {
 		a, b := s.keys[x], s.keys[y]
 		switch {
@@ -141,13 +150,14 @@ func writeRest(b *strings.Builder, stats workqueue.Stats, ready []string, shutdo
 
 func writeFlag(b *strings.Builder, name string, set bool) {
 	if set {
-		b.WriteString(", " + name)
+		b.WriteString(", ")
+		b.WriteString(name)
 	}
 }
 
 func writeNumbers(b *strings.Builder, name string, numbers ...int) {
 	var digits [20]byte
-	b.WriteString(", " + name)
+	writeFlag(b, name, true)
 	for _, n := range numbers {
 		b.WriteByte(' ')
 		b.Write(strconv.AppendInt(digits[:0], int64(n), 10))
@@ -157,14 +167,17 @@ func writeNumbers(b *strings.Builder, name string, numbers ...int) {
 func writeTime(b *strings.Builder, name string, t time.Time) {
 	if !t.IsZero() {
 		var text [20]byte
-		b.WriteString(", " + name + " ")
+		writeFlag(b, name, true)
+		b.WriteByte(' ')
 		b.Write(t.AppendFormat(text[:0], "15:04:05.000000000"))
 	}
 }
 
 func writeList(b *strings.Builder, name string, list []string) {
-	b.WriteString(", " + name)
+	writeFlag(b, name, true)
 	for _, text := range list {
-		b.WriteString(" \"" + text + "\"")
+		b.WriteString(" \"")
+		b.WriteString(text)
+		b.WriteByte('"')
 	}
 }

@@ -123,6 +123,9 @@ func (l *Line[K]) Check(all iter.Seq[*Entry[K]]) error {
 	if ready != n {
 		return fmt.Errorf("line 1: %d entries in line, %d are ready", n, ready)
 	}
+	if l.groups == nil {
+		return nil
+	}
 	return l.checkGroups(all)
 }
 
@@ -221,7 +224,7 @@ func (l *Line[K]) Levels() int { return len(l.levels) }
 func (s *Schedule[K]) Check(all iter.Seq[*Entry[K]]) error {
 	counted := 0
 	for i, w := range s.heap {
-		if i > 0 && w.before(s.heap[(i-1)/4]) {
+		if i > 0 && s.before(w, s.heap[(i-1)/4]) {
 			return fmt.Errorf("schedule 3: %d is before its parent", i)
 		}
 		if !s.counts(w) {

@@ -46,18 +46,12 @@ const (
 )
 
 // Due returns the earliest deadline of e, 0 for none.
-func (e *Entry[K]) Due() int64 { return earliest(e.Next(), e.QuietAt) }
+func (e *Entry[K]) Due() int64 {
+	return int64(min(uint64(e.WakeAt)-1, uint64(e.RetryAt)-1, uint64(e.QuietAt)-1) + 1) // 0 minus 1 is the greatest number
+}
 
 // Next returns the earlier of the wake-up and the backoff of e, 0 if it has neither.
-func (e *Entry[K]) Next() int64 { return earliest(e.WakeAt, e.RetryAt) }
-
-// earliest returns the earlier of two times, where 0 means never.
-func earliest(a, b int64) int64 {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
+func (e *Entry[K]) Next() int64 { return int64(min(uint64(e.WakeAt)-1, uint64(e.RetryAt)-1) + 1) }
 
 // IsScheduled reports whether e is in the schedule.
 func (e *Entry[K]) IsScheduled() bool { return e.wakeup != 0 }

@@ -100,7 +100,7 @@ type group[K comparable] struct {
 	lanes     []*lane[K] // those that are not empty
 }
 
-// The following are called for every key, most of which have no group. So the compiler should inline them, and the rest is in methods of their own.
+// Join, Leave, Begin, and End are called for each key, with or without groups. They are short so that they are inlined.
 
 // Join puts e, which has no group, in the group of that name. Without groups, it does nothing.
 func (l *Line[K]) Join(e *Entry[K], name string) {

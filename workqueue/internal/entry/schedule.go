@@ -44,8 +44,9 @@ func (s *Schedule[K]) counts(w wakeup) bool {
 	return s.pool.has(w.entry) && s.pool.at(w.entry).wakeup == w.number
 }
 
-func (w wakeup) before(other wakeup) bool {
-	return w.due < other.due || w.due == other.due && w.number < other.number
+// before reports whether a comes before b. It is a method of Schedule, because the compiler inlines only generic code here.
+func (s *Schedule[K]) before(a, b wakeup) bool {
+	return a.due < b.due || a.due == b.due && a.number < b.number
 }
 
 func (w wakeup) compare(other wakeup) int {
@@ -102,7 +103,7 @@ func (s *Schedule[K]) Update(e *Entry[K]) (first bool) {
 	w := wakeup{due, s.number, e.id}
 	i := len(s.heap)
 	s.heap = append(s.heap, w)
-	for i > 0 && w.before(s.heap[(i-1)/4]) {
+	for i > 0 && s.before(w, s.heap[(i-1)/4]) {
 		s.heap[i] = s.heap[(i-1)/4]
 		i = (i - 1) / 4
 	}
@@ -159,7 +160,7 @@ func (s *Schedule[K]) down(i int, w wakeup) {
 	for {
 		least, first := i, w
 		for c := 4*i + 1; c <= 4*i+4 && c < len(s.heap); c++ {
-			if s.heap[c].before(first) {
+			if s.before(s.heap[c], first) {
 				least, first = c, s.heap[c]
 			}
 		}
