@@ -18,6 +18,7 @@ func TestAllAndInfoMatchSnapshot(t *testing.T) {
 			Timestamps: true, MaxAttempts: 2, Group: func(key int) string { return string(rune('a' + key%3)) },
 		})
 		require.NoError(t, err)
+		q.AddAfter(-1, time.Hour) // the first change of a queue
 		for i := range 1000 {
 			switch i % 6 {
 			case 0:
