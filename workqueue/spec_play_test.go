@@ -18,7 +18,7 @@ import (
 type specPlay struct {
 	subject *specSubject
 	model   *spec
-	log     []string
+	log     []fmt.Stringer
 }
 
 func newSpecPlay(rules specRules) *specPlay {
@@ -27,10 +27,10 @@ func newSpecPlay(rules specRules) *specPlay {
 
 // do makes a call, and returns an error if the queue answers another thing than the contract.
 func (p *specPlay) do(c specCall) error {
-	p.log = append(p.log, c.String())
+	p.log = append(p.log, c)
 	got, want := p.subject.call(c), p.model.call([]specCall{c}, []int{0}, false)[0]
 	if got != want {
-		return fmt.Errorf("after %s\nthe queue answers %q, the contract %q", strings.Join(p.log, "; "), got, want)
+		return fmt.Errorf("after %v\nthe queue answers %q, the contract %q", p.log, got, want)
 	}
 	return nil
 }
@@ -38,7 +38,7 @@ func (p *specPlay) do(c specCall) error {
 // check returns an error unless what a user can observe is what the contract says.
 func (p *specPlay) check() error {
 	if got, want := p.subject.String(), p.model.String(); got != want {
-		return fmt.Errorf("after %s\nthe queue says:\n%s\nthe contract says:\n%s", strings.Join(p.log, "; "), got, want)
+		return fmt.Errorf("after %v\nthe queue says:\n%s\nthe contract says:\n%s", p.log, got, want)
 	}
 	p.subject.compared()
 	p.model.told = nil
@@ -48,7 +48,7 @@ func (p *specPlay) check() error {
 // sleep lets time pass, and checks a nanosecond before each deadline, and then. It reports whether the contract says what
 // happens: not if two deadlines fall together.
 func (p *specPlay) sleep(d time.Duration) (known bool, err error) {
-	p.log = append(p.log, d.String())
+	p.log = append(p.log, d)
 	for end := p.model.now.Add(d); p.model.now.Before(end); {
 		checks := []time.Time{end}
 		if at, _ := p.model.upcoming(); !at.IsZero() && !at.After(end) {

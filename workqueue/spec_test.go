@@ -25,8 +25,8 @@ type specRun struct {
 	t       *testing.T
 	subject *specSubject
 	models  []*spec // all that may be true
-	log     []string
-	trusts  bool // compares answers alone: another history compares the rest
+	log     []any   // calls and delays
+	trusts  bool    // compares answers alone: another history compares the rest
 }
 
 func newSpecRun(t *testing.T, rules specRules) *specRun {
@@ -56,7 +56,7 @@ func (r *specRun) inTurn(one, two specCall) {
 // follows fails unless the state now follows from the calls in one of the orders.
 func (r *specRun) follows(calls []specCall, answers []string, orders [][]int) {
 	r.t.Helper()
-	r.log = append(r.log, fmt.Sprint(calls))
+	r.log = append(r.log, calls)
 	synctest.Wait()
 	var next []*spec
 	for _, m := range r.models {
@@ -69,13 +69,13 @@ func (r *specRun) follows(calls []specCall, answers []string, orders [][]int) {
 			}
 		}
 	}
-	r.check(next, fmt.Sprintf("%v answered %q", calls, answers))
+	r.check(next, calls, "answered", answers)
 }
 
 // pass lets time pass.
 func (r *specRun) pass(d time.Duration) bool {
 	r.t.Helper()
-	r.log = append(r.log, d.String())
+	r.log = append(r.log, d)
 	time.Sleep(d)
 	synctest.Wait()
 	for _, m := range r.models {
@@ -83,12 +83,12 @@ func (r *specRun) pass(d time.Duration) bool {
 			return false
 		}
 	}
-	r.check(r.models, "after "+d.String())
+	r.check(r.models, d)
 	return true
 }
 
 // check keeps the models that agree with the queue, and fails if there is none.
-func (r *specRun) check(models []*spec, what string) {
+func (r *specRun) check(models []*spec, what ...any) {
 	r.t.Helper()
 	if r.trusts && len(models) > 0 {
 		r.models = models
@@ -107,7 +107,7 @@ func (r *specRun) check(models []*spec, what string) {
 		if len(models) > 0 {
 			want = models[0].String()
 		}
-		r.t.Fatalf("after %s\n%s\nthe queue says:\n%s\nthe contract says:\n%s", what, strings.Join(r.log, "; "), got, want)
+		r.t.Fatalf("after %v\n%v\nthe queue says:\n%s\nthe contract says:\n%s", what, r.log, got, want)
 	}
 	for _, m := range agree {
 		m.told = nil
