@@ -170,7 +170,7 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 		c.agenda.Causes.Note(key, opts.Trace)
 	}
 	if news {
-		defer c.streaks.SetProbe(key, false) // after the add, key has a whole budget
+		defer c.streaks.ClearProbe(key) // after the add, key has a whole budget
 	}
 	var supersede context.CancelCauseFunc
 	if news && c.flights != nil {

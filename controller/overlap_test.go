@@ -162,6 +162,45 @@ func TestKeyFailingInResyncHasFullBudgetUnlessParked(t *testing.T) {
 	})
 }
 
+// Guarantee 12: a resync that meets the attempt of an earlier one.
+func TestParkedKeyHasOneAttemptPerResync(t *testing.T) {
+	for name, attempts := range map[string]int{"paused": 1, "key paused": 1, "in flight": 2, "event": 3} {
+		bubble(t, name, func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}))
+			looptest.Start(t, inf.Run)
+			cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Second}}}
+			c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+				time.Sleep(time.Second)
+				return controller.Result{}, errBoom
+			}, controller.For(inf))
+			looptest.Start(t, c.Run)
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"a"}, c.Parked())
+			reports.Take()
+			switch name {
+			case "paused":
+				c.Pause()
+			case "key paused":
+				c.PauseKey("a")
+			}
+			for range 3 {
+				c.Inspect().Resync()
+				synctest.Wait()
+			}
+			if name == "event" {
+				c.Add("a")
+			}
+			c.Resume()
+			c.ResumeKey("a")
+			time.Sleep(time.Minute)
+			assert.Len(t, reports.Take(), attempts)
+			assert.Equal(t, []string{"a"}, c.Parked())
+			assert.Zero(t, c.Streaks())
+			c.CheckInvariants(t)
+		})
+	}
+}
+
 // lent are slots that this replica owns now and then.
 type lent struct{ owned bool }
 

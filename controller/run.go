@@ -136,9 +136,8 @@ func (c *Controller[K]) resync(ctx context.Context, syncers []informer.Syncer) {
 // probe adds key for a resync. A parked key gets one attempt, not a full budget: if that fails, the key is parked again, unless an event
 // has arrived in the meantime.
 func (c *Controller[K]) probe(key K) {
-	c.streaks.SetProbe(key, true) // before the key can be taken
-	if !c.queue.DropParked(key) {
-		c.streaks.SetProbe(key, false)
+	if c.streaks.BeginProbe(key) {
+		c.streaks.EndProbe(key, c.queue.DropParked(key)) // before the add, or the attempt might come first
 	}
 	opts := AddOptions{Priority: c.cfg.Background}
 	if c.cfg.Reasons {

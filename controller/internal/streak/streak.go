@@ -56,8 +56,17 @@ type Book[K comparable] struct {
 type streak struct {
 	conflicts int       // in a row
 	since     time.Time // the end of the first reconcile that did not finish; zero if there is no limit
-	probe     bool      // the key was parked, and a resync has given it one attempt
+	probe     probe
 }
+
+// probe is what a resync has to do with a key.
+type probe int
+
+const (
+	noProbe    probe = iota
+	asked            // a resync is finding out whether the key is parked
+	oneAttempt       // the key was parked, and a resync has given it one attempt
+)
 
 // Conflicts returns how many of the last reconciles of key were conflicts.
 func (s *Book[K]) Conflicts(key K) int {
@@ -100,15 +109,43 @@ func (s *Book[K]) Failed(key K, conflict bool) (since time.Time) {
 	return now.since
 }
 
-// SetProbe records whether key was parked and has one attempt.
-func (s *Book[K]) SetProbe(key K, probe bool) {
-	if !probe && s.n.Load() == 0 { // nearly always
+// BeginProbe begins a resync of key. It returns false if one has begun before, and has not ended or has given key an attempt that is left.
+// Otherwise the caller calls EndProbe.
+func (s *Book[K]) BeginProbe(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.keys[key]
+	if now.probe != noProbe {
+		return false
+	}
+	now.probe = asked
+	s.setLocked(key, now)
+	return true
+}
+
+// EndProbe records whether key was parked, and so has one attempt unless an event has arrived since BeginProbe.
+func (s *Book[K]) EndProbe(key K, parked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.keys[key]
+	if now.probe != asked {
+		return
+	}
+	if now.probe = noProbe; parked {
+		now.probe = oneAttempt
+	}
+	s.setLocked(key, now)
+}
+
+// ClearProbe records that an event has arrived, which gives key a whole budget.
+func (s *Book[K]) ClearProbe(key K) {
+	if s.n.Load() == 0 { // nearly always
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.keys[key]
-	now.probe = probe
+	now.probe = noProbe
 	s.setLocked(key, now)
 }
 
@@ -119,7 +156,7 @@ func (s *Book[K]) IsProbe(key K) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.keys[key].probe
+	return s.keys[key].probe == oneAttempt
 }
 
 // End forgets key, which is finished or no longer retried.
@@ -129,7 +166,18 @@ func (s *Book[K]) End(key K) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.setLocked(key, streak{})
+	now := streak{}
+	if s.keys[key].probe == asked {
+		now.probe = asked // EndProbe follows
+	}
+	s.setLocked(key, now)
+}
+
+// EndAttempt is End for a key that is parked, and that a resync has added again: if it had one attempt, it has one more.
+func (s *Book[K]) EndAttempt(key K) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setLocked(key, streak{probe: s.keys[key].probe})
 }
 
 func (s *Book[K]) setLocked(key K, now streak) {

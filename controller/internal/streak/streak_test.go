@@ -58,23 +58,45 @@ func TestFirstUnfinishedReconcileIsRemembered(t *testing.T) {
 	})
 }
 
-func TestProbeLastsUntilCleared(t *testing.T) {
+func TestProbeLastsUntilEventOrEnd(t *testing.T) {
 	var b streak.Book[string]
-	b.SetProbe("a", false)
-	assert.False(t, b.IsProbe("a"))
-	b.SetProbe("a", true)
-	assert.True(t, b.IsProbe("a"))
+	begin := func(parked bool) {
+		t.Helper()
+		require.True(t, b.BeginProbe("a"))
+		assert.False(t, b.IsProbe("a"), "it may not be parked")
+		assert.False(t, b.BeginProbe("a"), "one at a time")
+		b.EndProbe("a", parked)
+		assert.Equal(t, parked, b.IsProbe("a"))
+		require.NoError(t, b.CheckInvariants())
+	}
+	b.ClearProbe("a")
+	begin(false)
+	assert.Zero(t, b.Len())
+	begin(true)
 	assert.False(t, b.IsProbe("b"))
-	require.NoError(t, b.CheckInvariants())
+	assert.False(t, b.BeginProbe("a"), "the attempt is left")
+	b.EndProbe("a", false)
+	assert.True(t, b.IsProbe("a"))
 	b.Unfinished("a", true, false)
 	assert.True(t, b.IsProbe("a"))
-	b.SetProbe("a", false)
+	b.ClearProbe("a")
 	assert.False(t, b.IsProbe("a"))
 	assert.Equal(t, 1, b.Conflicts("a"))
-	b.SetProbe("a", true)
+	begin(true)
+	b.EndAttempt("a")
+	assert.True(t, b.IsProbe("a"))
+	assert.Zero(t, b.Conflicts("a"))
 	b.End("a")
-	assert.False(t, b.IsProbe("a"))
 	assert.Zero(t, b.Len())
+
+	b.BeginProbe("a")
+	b.ClearProbe("a") // an event revives the key just before it is taken out
+	b.EndProbe("a", true)
+	assert.Zero(t, b.Len())
+	b.BeginProbe("a")
+	b.End("a") // its last attempt ends, and parks it
+	b.EndProbe("a", true)
+	assert.True(t, b.IsProbe("a"))
 }
 
 func TestEventsCancelReconcileUpToLimit(t *testing.T) {
