@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,6 +22,14 @@ var (
 	errBoom = errors.New("boom")
 	quiet   = slog.New(slog.DiscardHandler)
 )
+
+// effort returns how often a model runs: few times, or all if CONTROLLER_MODEL is full.
+func effort(few, all int) int {
+	if os.Getenv("CONTROLLER_MODEL") == "full" {
+		return all
+	}
+	return few
+}
 
 // bubble runs a subtest in a bubble of its own.
 func bubble(t *testing.T, name string, f func(t *testing.T)) {

@@ -238,11 +238,7 @@ func (b *book) has(key string, value, from, to int) bool {
 }
 
 func TestWaitIdleIsPreciseInEverySchedule(t *testing.T) {
-	n := 300
-	if testing.Short() {
-		n = 30
-	}
-	for seed := range n {
+	for seed := range effort(150, 2000) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { idleSchedule(t, rand.New(rand.NewPCG(uint64(seed), 38))) })
 		})

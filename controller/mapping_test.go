@@ -341,7 +341,7 @@ func TestOldestAndNewestUnmappedStatesAreKept(t *testing.T) {
 // begin. Each owner remembers the children that it saw when it was reconciled last. In the end all must be right: so each
 // owner was told when it lost a child, too.
 func TestEveryOwnerEventuallyKnowsItsChildren(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(effort(30, 500)) {
 		synctest.Test(t, func(t *testing.T) { owners(t, rand.New(rand.NewPCG(seed, 3))) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

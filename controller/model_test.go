@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -128,11 +127,7 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 // is stopped, started, and resumed after a suspend at random times, with and without enough time to drain. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
 func TestNoKeyIsLostInRandomRuns(t *testing.T) {
-	rounds := 30
-	if os.Getenv("CONTROLLER_MODEL") == "full" {
-		rounds = 300
-	}
-	for seed := range rounds {
+	for seed := range effort(18, 300) {
 		synctest.Test(t, func(t *testing.T) { model(t, uint64(seed)) })
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)

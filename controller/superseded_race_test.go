@@ -28,7 +28,7 @@ func TestAddDoesNotCancelItsOwnReconcile(t *testing.T) {
 	})
 	require.NoError(t, err)
 	looptest.Start(t, c.Run)
-	for round := range 500 {
+	for round := range effort(150, 2000) {
 		for key := range keys {
 			c.Add(key)
 		}

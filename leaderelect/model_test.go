@@ -81,7 +81,7 @@ func TestNoSingleFaultMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
 	var all []trouble
 	for f := range endOfFaults {
-		for n := 1; n <= effort(24, 40); n++ {
+		for n := 1; n <= effort(14, 40); n++ { // the first two leases have 14 calls
 			for _, d := range durations(f) {
 				all = append(all, trouble{n, f, d})
 			}
@@ -163,7 +163,7 @@ func story(t *testing.T, number int, length time.Duration, troubles ...trouble) 
 
 func TestNoScheduleOfFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(150, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(80, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), absent)
 		w.requireLeader(t)
 		w.finish(t)
@@ -181,7 +181,7 @@ func TestClockSkewBoundDecidesBetweenOneAndTwoLeaders(t *testing.T) {
 	t.Parallel()
 	for slow, want := range map[float64]bool{0.99: true, 1: true, chrony: true, 1.1999: true, 1.25: false} {
 		violations := 0
-		for offset := time.Duration(0); offset < 2*retry; offset += retry / 10 {
+		for offset := time.Duration(0); offset < 2*retry; offset += retry / time.Duration(effort(5, 10)) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t)
 				scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * slow) }
@@ -210,7 +210,7 @@ func TestClockSkewBoundDecidesBetweenOneAndTwoLeaders(t *testing.T) {
 
 func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(80, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(50, 10_000), func(t *testing.T, seed int) {
 		w := restores(t, uint64(seed))
 		w.requireLeader(t)
 		w.finish(t)

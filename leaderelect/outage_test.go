@@ -37,7 +37,7 @@ func losses(t *testing.T, f fault, timeout, length time.Duration, outages int) (
 
 func TestLeaderSurvivesOutageOfThreeQuartersOfRenewDeadline(t *testing.T) {
 	t.Parallel()
-	outages := effort(12, 100)
+	outages := effort(6, 100)
 	for _, f := range []fault{stall, hang, stallLate, hangLate, lostRequest, lostReply} {
 		for _, length := range []time.Duration{6 * time.Second, 7490 * time.Millisecond, renew} {
 			lost := losses(t, f, 0, length, outages)

@@ -243,7 +243,7 @@ func (w *world) takenEarly() (n int) {
 
 func TestNoScheduleOfSessionFaultsMakesTwoLeaders(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(30, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(16, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), honest)
 		w.requireLeader(t)
 		w.finish(t)
@@ -252,7 +252,7 @@ func TestNoScheduleOfSessionFaultsMakesTwoLeaders(t *testing.T) {
 
 func TestNoScheduleOfLostSessionsMakesTwoLeadersWithoutFenced(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(30, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(16, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), unfenced)
 		after(sessionsAreLost - time.Since(w.begin)) // they are lost no more
 		w.requireLeader(t)
@@ -268,7 +268,7 @@ func TestNoScheduleOfLostSessionsGetsStaleWritePastFence(t *testing.T) {
 		t.Logf("%d leases taken early, %d writes refused", early.Load(), refused.Load())
 		assert.True(t, early.Load() > 0 && refused.Load() > 0 || testing.Short())
 	})
-	looptest.Lanes(t, effort(30, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(16, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), lossy)
 		after(sessionsAreLost - time.Since(w.begin)) // they are lost no more
 		w.requireLeader(t)
@@ -280,7 +280,7 @@ func TestNoScheduleOfLostSessionsGetsStaleWritePastFence(t *testing.T) {
 
 func TestNoScheduleOfLostSessionsMakesTwoLeadersOneUnfenced(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(60, 10_000), func(t *testing.T, seed int) {
+	looptest.Lanes(t, effort(30, 10_000), func(t *testing.T, seed int) {
 		w := schedule(t, uint64(seed), mixed)
 		after(sessionsAreLost - time.Since(w.begin)) // they are lost no more
 		w.requireLeader(t)

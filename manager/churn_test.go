@@ -251,9 +251,9 @@ func goroutines(t *testing.T) int {
 // stops it at all kinds of moments, while keys are asked for all the time. The order of the stages is always the same, no
 // goroutine is left by any of them, and in the end each key was reconciled after it was last asked for.
 //
-// Without the race detector it does a tenth of it, unless MANAGER_ROUNDS says more.
+// Without the race detector it does a twentieth of it, unless MANAGER_ROUNDS says more.
 func TestStartAndStopTwentyControllersRepeatedly(t *testing.T) {
-	times := 100
+	times := 50
 	if raceEnabled {
 		times = 1000
 	}

@@ -35,7 +35,7 @@ func rounds(t *testing.T, variable string, n int) int {
 // leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
 // end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
 func TestStartAndStopOrderHoldsInRandomRuns(t *testing.T) {
-	times := 60
+	times := 30
 	if raceEnabled {
 		times = 25
 	}

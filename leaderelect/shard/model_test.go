@@ -16,7 +16,7 @@ import (
 
 func TestNoScheduleRunsSlotWorkTwice(t *testing.T) {
 	t.Parallel()
-	looptest.Lanes(t, effort(16, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
+	looptest.Lanes(t, effort(10, 2000), func(t *testing.T, seed int) { slotSchedule(t, uint64(seed)) })
 }
 
 // brokenSlots returns the slots that a replica cannot acquire: for some its work fails, and it cannot write the records of

@@ -47,7 +47,7 @@ func free(slots int) []int { return slices.Repeat([]int{-1}, slots) }
 
 func TestPlanIsBalancedWithMinimalMoves(t *testing.T) {
 	t.Parallel()
-	for slots := 1; slots <= 40; slots++ {
+	for slots := 1; slots <= effort(24, 40); slots++ {
 		for count := 1; count <= 12; count++ {
 			members := make([]int, count)
 			for i := range members {
@@ -83,7 +83,7 @@ func ceil(a, b int) int { return (a + b - 1) / b }
 func TestPlanRepairsAnyState(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 4))
-	for range 2000 {
+	for range effort(800, 20_000) {
 		members := random.Perm(12)[:1+random.IntN(8)]
 		slices.Sort(members)
 		before := make([]int, 1+random.IntN(64))
@@ -153,7 +153,7 @@ func nobodyDeclines(int, int) bool { return false }
 
 func TestDeclinedSlotGoesToAnotherMember(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 7))
-	for range 2000 {
+	for range effort(800, 20_000) {
 		slots, members := 1+random.IntN(20), random.Perm(8)[:1+random.IntN(5)]
 		declined := map[[2]int]bool{}
 		for range random.IntN(slots * len(members)) {
