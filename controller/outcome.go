@@ -287,11 +287,7 @@ func (c *Controller[K]) park(t *try[K], r *Report[K]) {
 			return
 		}
 	}
-	if c.agenda.Of(r.Key).Dirty && c.streaks.IsProbe(r.Key) { // a resync has added it again
-		c.streaks.EndAttempt(r.Key)
-	} else {
-		c.streaks.End(r.Key)
-	}
+	c.streaks.Parked(r.Key, c.agenda.Of(r.Key).Dirty)
 	c.agenda.Park(r.Key, r.Err.Error())
 	r.Outcome, r.Retry = Parked, 0
 }

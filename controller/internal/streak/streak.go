@@ -173,8 +173,13 @@ func (s *Book[K]) End(key K) {
 	s.setLocked(key, now)
 }
 
-// EndAttempt is End for a key that is parked, and that a resync has added again: if it had one attempt, it has one more.
-func (s *Book[K]) EndAttempt(key K) {
+// Parked is End for a key that is parked, unless again is true and the key had one attempt: if a resync has added the key again, it has one
+// more attempt.
+func (s *Book[K]) Parked(key K, again bool) {
+	if !again || !s.IsProbe(key) {
+		s.End(key)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.setLocked(key, streak{probe: s.keys[key].probe})

@@ -83,7 +83,7 @@ func TestProbeLastsUntilEventOrEnd(t *testing.T) {
 	assert.False(t, b.IsProbe("a"))
 	assert.Equal(t, 1, b.Conflicts("a"))
 	begin(true)
-	b.EndAttempt("a")
+	b.Parked("a", true)
 	assert.True(t, b.IsProbe("a"))
 	assert.Zero(t, b.Conflicts("a"))
 	b.End("a")
