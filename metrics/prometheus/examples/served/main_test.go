@@ -105,6 +105,99 @@ func alertsOf(t *testing.T, file string) (queries []string) {
 	return queries
 }
 
+// quiet has the series of a program that works, and loud those of one in which everything is wrong, in the notation of promtool: a+bxn
+// is n steps of b, a minute each.
+const quiet = `
+    - {series: 'leader_election_master_status{name="ops",pod="a"}', values: '1x40'}
+    - {series: 'leader_election_master_status{name="ops",pod="b"}', values: '0x40'}
+    - {series: 'setpoint_lease_left_seconds{name="ops",pod="a"}', values: '8 9 10 8 9 10 8 9 10 8x31'}
+    - {series: 'setpoint_slots{name="ops",pod="a"}', values: '6x40'}
+    - {series: 'setpoint_slots{name="ops",pod="b"}', values: '6x40'}
+    - {series: 'setpoint_slots_owned{name="ops",pod="a"}', values: '4x40'}
+    - {series: 'setpoint_slots_owned{name="ops",pod="b"}', values: '2x40'}
+    - {series: 'setpoint_workqueue_oldest_ready_seconds{name="sites"}', values: '1x40'}
+    - {series: 'setpoint_workqueue_parked_keys{name="sites"}', values: '0x40'}
+    - {series: 'setpoint_controller_held_keys{controller="sites",by="cache sites"}', values: '1x40'}
+    - {series: 'setpoint_controller_held_keys{controller="sites",by="expectations servers"}', values: '2 1 0 3 1 2 4 0 1 2 2 0 1 5 0 1 0x24'}
+    - {series: 'controller_runtime_reconcile_total{controller="sites",result="error"}', values: '0+1x40'}
+    - {series: 'controller_runtime_reconcile_total{controller="sites",result="success"}', values: '0+9x40'}
+    - {series: 'controller_runtime_reconcile_errors_total{controller="sites"}', values: '0+1x40'}
+    - {series: 'controller_runtime_reconcile_total{controller="idle",result="success"}', values: '7x40'}
+    - {series: 'controller_runtime_reconcile_errors_total{controller="idle"}', values: '3x40'}
+    - {series: 'controller_runtime_reconcile_panics_total{controller="sites"}', values: '2x40'}
+    - {series: 'setpoint_store_fenced_writes_total{kind="Site"}', values: '0x20 1x20'}
+    - {series: 'setpoint_manager_part_restarts_total{part="sites"}', values: '4x40'}
+    - {series: 'setpoint_events_dropped_total{recorder="events"}', values: '9x40'}`
+
+const loud = `
+    - {series: 'leader_election_master_status{name="ops",pod="a"}', values: '0x40'}
+    - {series: 'leader_election_master_status{name="ops",pod="b"}', values: '0x40'}
+    - {series: 'setpoint_lease_left_seconds{name="ops",pod="a"}', values: '2x40'}
+    - {series: 'setpoint_slots{name="ops",pod="a"}', values: '6x40'}
+    - {series: 'setpoint_slots_owned{name="ops",pod="a"}', values: '4x40'}
+    - {series: 'setpoint_workqueue_oldest_ready_seconds{name="sites"}', values: '0+60x40'}
+    - {series: 'workqueue_longest_running_processor_seconds{name="sites"}', values: '0+60x40'}
+    - {series: 'setpoint_workqueue_parked_keys{name="sites"}', values: '1x40'}
+    - {series: 'setpoint_controller_held_keys{controller="sites",by="pause"}', values: '1x40'}
+    - {series: 'setpoint_controller_unmapped_objects{controller="sites"}', values: '1x40'}
+    - {series: 'controller_runtime_reconcile_total{controller="sites",result="error"}', values: '0+6x40'}
+    - {series: 'controller_runtime_reconcile_total{controller="sites",result="success"}', values: '0+1x40'}
+    - {series: 'controller_runtime_reconcile_errors_total{controller="sites"}', values: '0+6x40'}
+    - {series: 'controller_runtime_reconcile_panics_total{controller="sites"}', values: '0+1x40'}
+    - {series: 'setpoint_informer_silent_seconds{informer="sites"}', values: '0+60x40'}
+    - {series: 'setpoint_controller_cache_lag_seconds{controller="sites",informer="sites"}', values: '9x40'}
+    - {series: 'setpoint_informer_backlog_changes{informer="sites"}', values: '20000x40'}
+    - {series: 'setpoint_store_undecodable_records{kind="Site"}', values: '1x40'}
+    - {series: 'setpoint_store_fenced_writes_total{kind="Site"}', values: '0+1x40'}
+    - {series: 'setpoint_manager_part_restarts_total{part="sites"}', values: '0+1x40'}
+    - {series: 'setpoint_events_dropped_total{recorder="events"}', values: '0+1x40'}`
+
+// TestDocumentedAlertsFireWhenTheyShould has Prometheus' own tool run the rules of docs/metrics.md. It needs promtool:
+// apt-get install prometheus.
+func TestDocumentedAlertsFireWhenTheyShould(t *testing.T) {
+	program := servertest.Program(t, "promtool", "prometheus")
+	text, err := os.ReadFile("../../../../docs/metrics.md")
+	require.NoError(t, err)
+	rules, names := "groups:\n- name: documented\n  rules:\n", []string(nil)
+	for i, block := range strings.Split(string(text), "```yaml\n") {
+		block, _, _ = strings.Cut(block, "```")
+		if i == 0 {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			rules += "  " + line
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "- alert: "); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	require.Len(t, names, len(alertsOf(t, "../../../../docs/metrics.md")))
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rules.yml"), []byte(rules), 0o644))
+
+	for situation, test := range map[string]struct {
+		series string
+		fires  []string
+	}{
+		"nothing is wrong":      {quiet, nil},
+		"everything is wrong":   {loud, names},
+		"no replica is scraped": {"\n    - {series: 'something_else', values: '1x40'}", []string{"NobodyLeads"}},
+	} {
+		tests := "rule_files: [rules.yml]\ntests:\n- interval: 1m\n  input_series:" + test.series + "\n  promql_expr_test:\n"
+		for _, name := range names {
+			want := 0
+			if slices.Contains(test.fires, name) {
+				want = 1
+			}
+			tests += fmt.Sprintf("  - {expr: 'count(ALERTS{alertname=%q}) or vector(0)', eval_time: 30m, exp_samples: [{labels: '{}', value: %d}]}\n", name, want)
+		}
+		file := filepath.Join(dir, "tests.yml")
+		require.NoError(t, os.WriteFile(file, []byte(tests), 0o644))
+		out, err := exec.Command(program, "test", "rules", file).CombinedOutput()
+		assert.NoError(t, err, "%s: %s", situation, out)
+	}
+}
+
 // server is a Prometheus.
 type server struct{ url string }
 
