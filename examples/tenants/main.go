@@ -119,9 +119,11 @@ func run(ctx context.Context, db *database, cfg config) error {
 	}})
 	cloud, err2 := newClient(cfg.cloud)
 	records, err3 := store.Open(db, "Lease", store.Config[storelease.Record]{Logger: cfg.log})
-	if err := errors.Join(err1, err2, err3); err != nil {
+	l, err4 := net.Listen("tcp", cfg.listen)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
+	cfg.listen = l.Addr().String()
 	actual, err1 := cloud.source(cfg.lookEach)
 	leases, err2 := storelease.New(records, storelease.Config{})
 	w := world{db: db, rows: db.rows, row: db.row, cloud: cloud, actual: actual, record: record}
@@ -139,7 +141,7 @@ func run(ctx context.Context, db *database, cfg config) error {
 	if err != nil {
 		return err
 	}
-	if err := show(m, cfg); err != nil {
+	if err := show(m, cfg, l); err != nil {
 		return err
 	}
 	return m.Run(ctx)
@@ -148,6 +150,7 @@ func run(ctx context.Context, db *database, cfg config) error {
 // share decides how replicas share the work: one of them leads or, with slots, each owns some of the keys. Nothing else differs.
 func share(leases *storelease.Store, cfg config) manager.Config {
 	lease := leaderelect.Config{Store: leases, Key: "tenants", Identity: cfg.name, LeaseDuration: cfg.lease, Logger: cfg.log}
+	lease.Metadata = map[string]string{"page": "http://" + cfg.listen + "/debug/"} // which the pages of the others show
 	if cfg.slots > 0 {
 		lease.Key = "tenants-slots"
 		return manager.Config{Shards: &shard.Config{Lease: lease, Slots: cfg.slots}, Logger: cfg.log}
@@ -227,12 +230,9 @@ func open[T any](w world, kind string, log *slog.Logger) (store.Store[T], *store
 
 // traceTo traces each reconcile, and prints its span. In production, an exporter sends it to a collector.
 func (w *world) traceTo(out io.Writer) error {
-	exporter, err := stdouttrace.New(stdouttrace.WithWriter(out))
-	if err != nil {
-		return err
-	}
-	tracing, err := setpointotel.New(setpointotel.Config{Provider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))})
-	if err != nil {
+	exporter, err1 := stdouttrace.New(stdouttrace.WithWriter(out))
+	tracing, err2 := setpointotel.New(setpointotel.Config{Provider: sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))})
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	w.trace, w.hooks = tracing.Context, setpointotel.Hooks[string](tracing)
@@ -240,18 +240,17 @@ func (w *world) traceTo(out io.Writer) error {
 }
 
 // show serves a live page, which only this machine can see, and metrics.
-func show(m *manager.Manager, cfg config) error {
+func show(m *manager.Manager, cfg config, l net.Listener) error {
 	page, err1 := debug.New(m, debug.Config{Title: "tenants, " + cfg.name, Actions: true, Logger: cfg.log})
 	metrics := prometheus.NewRegistry()
 	_, err2 := setpointprom.New(metrics, m)
-	l, err3 := net.Listen("tcp", cfg.listen)
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/debug/", http.StripPrefix("/debug", page))
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	fmt.Fprintf(cfg.out, "%s: serves http://%s/debug/ and /metrics\n", cfg.name, l.Addr())
+	fmt.Fprintf(cfg.out, "%s: serves http://%s/debug/ and /metrics\n", cfg.name, cfg.listen)
 	web := manager.Func("http", func(ctx context.Context) error { return serve(ctx, l, mux) })
 	return m.Add(manager.At(manager.Outer, page), manager.At(manager.Outer, web))
 }
