@@ -96,3 +96,20 @@ func TestAddDuringDrainSupersedesNothing(t *testing.T) {
 		c.CheckInvariants(t)
 	})
 }
+
+// An Add that is held up, until after its key was handed out, must not cancel the reconcile that it has
+// caused. Nothing else would repeat that reconcile.
+func TestLateAddDoesNotCancelItsOwnReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{CancelSuperseded: true}
+		cfg.Queue.Hooks.Added = func(string) { time.Sleep(time.Millisecond) } // the worker is faster
+		c, reports := newController(t, cfg, slow)
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		assert.Equal(t, 1, c.Stats().Queue.InProcess)
+		time.Sleep(time.Minute)
+		all := reports.Take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Succeeded, all[0].Outcome)
+	})
+}
