@@ -44,9 +44,9 @@ type Config[K comparable] struct {
 	Expectations []Expectations[K]
 
 	// CancelSuperseded cancels a reconcile when its key is added again: its context ends, and the key is reconciled again at
-	// once, without a backoff. The outcome is Superseded. Initial lists and resyncs cancel nothing. After eight cancellations in a
-	// row, the next reconcile of the key is not canceled. Events of the reconcile's own writes cancel it too, unless When excludes
-	// them, as store.GenerationChanged does.
+	// once, without a backoff, or after Queue.Debounce. The outcome is Superseded. Initial lists and resyncs cancel nothing. After
+	// eight cancellations in a row, the next reconcile of the key is not canceled. Events of the reconcile's own writes cancel it
+	// too, unless When excludes them, as store.GenerationChanged does.
 	CancelSuperseded bool
 
 	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer

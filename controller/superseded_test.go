@@ -97,8 +97,7 @@ func TestAddDuringDrainSupersedesNothing(t *testing.T) {
 	})
 }
 
-// An Add that is held up, until after its key was handed out, must not cancel the reconcile that it has
-// caused. Nothing else would repeat that reconcile.
+// An Add that is held up until its key was handed out must not cancel the reconcile that it has caused. Nothing else would repeat it.
 func TestLateAddDoesNotCancelItsOwnReconcile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := controller.Config[string]{CancelSuperseded: true}

@@ -30,8 +30,8 @@ type Written interface {
 //
 // A reconcile succeeds if it returns no error. If it is unfinished or fails, WaitReconciled waits for the next attempt. If the key
 // is parked instead, it returns an error that wraps [ErrParked] and the error of the reconcile. It also returns an error if ctx ends
-// first, which wraps the cause of ctx; if an informer ends, which wraps [informer.ErrEnded]; and at once if no source mirrors the
-// kind of an object. It panics as Add does, and if an object is nil.
+// first, which wraps the cause of ctx; if an informer ends, which wraps [informer.ErrEnded]; if the key belongs to another replica
+// ([Controller.Share]); and at once if no source mirrors the kind of an object. It panics as Add does, and if an object is nil.
 func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Written) error {
 	checkKey(key)
 	seen, err := c.shows(wrote)
