@@ -196,6 +196,15 @@ func TestColdStartAffectsOneProcess(t *testing.T) {
 	}
 }
 
+// Its successor begins in the present.
+func TestTravelAffectsOneProcess(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		text := simtest.Timeline(t, inMode(mode, copier), "travel(s update to/a#1 back 2) crash-after(s update to/a#2)")
+		inOrder(t, text, "s.2 FAULT it starts, and its caches begin at version 2", "s.2 update to/a", "CRASH", "s.3 starts")
+		require.Equal(t, 1, strings.Count(text, "its caches begin"))
+	}
+}
+
 // Fairness counts from the start of the process: an alarm after 50 reconciles of a cold start is a bug, and after 150 it is advisory.
 func TestColdStartAlarmIsABugOnlyEarly(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {

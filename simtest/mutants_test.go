@@ -107,6 +107,34 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFault",
 	},
 	{
+		"a reconcile is suspected for the stale caches of earlier ones", "sim/doubt.go",
+		"	p.reading.behind = p.reading.behind[:0]\n", "", "TestDoubtsOfACreation",
+	},
+	{
+		"a read excuses all later reconciles", "sim/doubt.go",
+		"	p.reading.live = p.reading.live[:0]\n", "", "TestDoubtsOfACreation",
+	},
+	{
+		"the last write of any system counts as that of the same", "sim/doubt.go",
+		"staleKind{kind, seen, now, seen < own}", "staleKind{kind, seen, now, seen <= own || true}", "TestNoDoubtAfterWriteOfAnotherSystem",
+	},
+	{
+		"a precondition removes no doubt", "sim/doubt.go",
+		"|| guarded(have, decide) {", "|| false && guarded(have, decide) {", "TestDoubtsOfADeletion",
+	},
+	{
+		"a lag is fair for any time", "view/view.go",
+		"d > fairTime {", "d > fairTime && false {", "TestAlarmNeedingALongLagIsAdvisory",
+	},
+	{
+		"writes before the last step count as churn", "sim/doubt.go",
+		"r.reconciles, r.commits = 0, 0", "r.reconciles = 0", "TestHotLoopAfterWritesIsNoChurn",
+	},
+	{
+		"every later process begins in the past", "sim/process.go",
+		"		s.travel = 0\n", "", "TestTravelAffectsOneProcess",
+	},
+	{
 		"in run mode, a process that hangs keeps its lease", "live/life.go",
 		"	if !was {\n		l.driver.leases.Delete", "	if !was && !hangs {\n		l.driver.leases.Delete",
 		"TestEachFaultInRunMode",

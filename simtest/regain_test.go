@@ -148,7 +148,10 @@ func TestBackgroundPartRunsOncePerTerm(t *testing.T) {
 			}
 			return w
 		}
-		for plan, begins := range map[string]int{"": 1, "regain(s create to/a#1)": 3, "lose-lease(s create to/a#1)": 2} {
+		for plan, begins := range map[string]int{
+			"": 1, "lose-lease(s create to/a#1)": 2,
+			"regain(s create to/a#1)": 3, "regain(s create to/a#1) regain(s update to/a#1)": 5,
+		} {
 			text := simtest.Timeline(t, world, plan)
 			require.Equal(t, begins, strings.Count(text, " begin\n"), "mode %s, plan %q:\n%s", mode, plan, text)
 			require.NotContains(t, text, "by itself")

@@ -33,6 +33,11 @@ func of(failures []*simtest.Failure, rule simtest.Rule) (some []*simtest.Failure
 
 // watchBoth is worldOf, with a cache of both kinds. The keys of both are reconciled.
 func watchBoth(reconcile func(context.Context, both, string) error) simtest.World {
+	return watchBothWith(controller.Config[string]{}, reconcile)
+}
+
+func watchBothWith(cfg controller.Config[string], reconcile func(context.Context, both, string) error) simtest.World {
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	w := worldOf(simtest.System{}, nil)
 	w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
 		b := both{env: env, froms: simtest.Open[number](env, "from"), tos: simtest.Open[number](env, "to")}
@@ -45,7 +50,7 @@ func watchBoth(reconcile func(context.Context, both, string) error) simtest.Worl
 		}
 		c, err := controller.New("copy", func(ctx context.Context, key string) (controller.Result, error) {
 			return controller.Result{}, reconcile(ctx, b, key)
-		}, controller.Config[string]{Logger: quiet}, controller.For(b.from), controller.For(b.to))
+		}, cfg, controller.For(b.from), controller.For(b.to))
 		return []simtest.Part{simtest.Loop(c)}, err
 	}
 	return w

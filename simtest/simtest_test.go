@@ -492,6 +492,7 @@ func TestUnparsablePlanIsNamed(t *testing.T) {
 		"explode(s create to/a#1)":         "explode: there is no such fault",
 		"crash-after(s create to/a#1":      "a closing parenthesis is missing",
 		"crash-after(s create to/a)":       "it has 3 words, not 5",
+		"crash-after(s create to/a#1 2)":   "it has 6 words, not 5",
 		"crash-after(s create to/a#0)":     `"0" is not a positive number`,
 		"travel(s create to/a#1 forth 2)":  `found "forth", expected "back"`,
 		`crash-after("s create to/a#1)`:    "invalid syntax",
@@ -505,6 +506,7 @@ func TestUnparsablePlanIsNamed(t *testing.T) {
 
 func FuzzParsePlan(f *testing.F) {
 	f.Add("crash-after(rmq update sts/a#1)")
+	f.Add(`crash-after("" update sts/a#1)`)
 	f.Add("late(s effect tell#1 by 2) lose-lease(s update to/a#1) regain(s update to/a#1) cold(s create to/a#1 of to)")
 	f.Add(`lag("my system" create "pods/a b#\"#\""#2 of pods) gap(s x/y#1 to 3) restart(s step#2) travel(s effect vpc#1 back 4)`)
 	f.Fuzz(func(t *testing.T, text string) {

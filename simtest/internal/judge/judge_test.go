@@ -55,6 +55,35 @@ func TestTwoOwnersAreAlive(t *testing.T) {
 	assert.Equal(t, rule.TwoOwners, brokenBy(db), "c has taken it from b")
 }
 
+func TestNextObjectOfANameMayHaveAnotherOwner(t *testing.T) {
+	db := database.New()
+	put(db, "s.1", "b", "{}", "2", "")
+	put(db, "s.1", "c", "{}", "4", "")
+	put(db, "s.1", "child", "{}", "3", owners("2"))
+	put(db, "s.1", "child", "", "3", owners("2"))
+	put(db, "s.1", "child", "{}", "5", owners("4"))
+	assert.Empty(t, brokenBy(db))
+}
+
+// What is also wrong without faults is not a failure of the plan.
+func TestProblemOfRunWithoutFaultsIsNotRepeated(t *testing.T) {
+	orphan := func(value string) *judge.End {
+		db := database.New()
+		put(db, "s.1", "child", value, "2", owners("gone"))
+		return judge.Look(db, nil)
+	}
+	assert.Nil(t, orphan(`{"N":1}`).Beside(orphan(`{"N":2}`), true))
+	undone := func(value string) *judge.End {
+		db := database.New()
+		put(db, "s.1", "a", `{"N":1}`, "1", "")
+		put(db, database.User, "a", `{"N":2}`, "1", "")
+		put(db, "s.1", "a", value, "1", "")
+		return judge.Look(db, nil)
+	}
+	assert.Nil(t, undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":1}`), true))
+	assert.NotNil(t, undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":2}`), true))
+}
+
 func TestObjectIsStuckOnlyWithFinalizer(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", `,"finalizers":["f"]`)
@@ -87,6 +116,20 @@ func TestWriteIsLostUnlessUserUndidIt(t *testing.T) {
 	assert.False(t, lostBeside(db), "that is another value")
 	put(db, "s.1", "a", "", "2", "")
 	assert.True(t, lostBeside(db), "nobody was asked")
+}
+
+// A write before the user's deletion of the object does not count.
+func TestDeletionByUserEndsTheirWrites(t *testing.T) {
+	const user = database.User
+	db := database.New()
+	put(db, user, "a", `{"N":1}`, "1", "")
+	put(db, user, "a", `{"N":2}`, "1", "")
+	put(db, user, "a", "", "1", "")
+	put(db, "s.1", "a", `{"N":1}`, "2", "")
+	assert.False(t, lostBeside(db), "it is another object")
+	put(db, user, "a", `{"N":2}`, "2", "")
+	put(db, "s.1", "a", "", "2", "")
+	assert.False(t, lostBeside(db), "the system has created it, and may delete it")
 }
 
 func TestStateHasLabelsOwnersAndFinalizers(t *testing.T) {
