@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/retry/gate"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -35,6 +37,10 @@ type world struct {
 	trouble  bool            // reconciles may fail
 
 	limit *gate.Limiter // of the reconciles, if not nil
+
+	shared  bool                      // the keys are in one slot
+	foreign bool                      // another replica owns it
+	cancels []context.CancelCauseFunc // end the work in it
 
 	leads *leaderelect.Leadership // of the last reconcile that had one
 }
@@ -100,6 +106,70 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	return controller.Result{}, nil
 }
 
+// GaveUp is a Config.GaveUp. It ends in any way, after any time.
+func (w *world) GaveUp(ctx context.Context, key string, _ error) error {
+	w.mu.Lock()
+	assert.False(w.t, w.inFlight[key], "%s is given up during a reconcile", key)
+	w.inFlight[key] = true
+	ending, pause := w.rand.IntN(8), time.Duration(w.rand.IntN(2000))*time.Millisecond
+	if !w.trouble {
+		ending = 0
+	}
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.inFlight[key] = false
+	}()
+	_ = wait.Sleep(ctx, pause)
+	switch ending {
+	case 1:
+		return errBoom
+	case 2:
+		panic("oh")
+	case 3:
+		runtime.Goexit()
+	case 4:
+		return fenced(true)
+	}
+	return ctx.Err()
+}
+
+// Slot and Begin make w a controller.Slots with one slot, which the replica owns now and then.
+func (w *world) Slot(string) int { return 0 }
+
+func (w *world) Begin(ctx context.Context, _ string) (work context.Context, done func(), ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.foreign {
+		return ctx, func() {}, false
+	}
+	work, cancel := context.WithCancelCause(ctx)
+	w.cancels = append(w.cancels, cancel)
+	return work, func() { cancel(nil) }, true
+}
+
+// own makes the replica own the slot, or not, if the keys are shared.
+func (w *world) own(c *controller.Controller[string], owned bool) {
+	w.mu.Lock()
+	if !w.shared || owned == !w.foreign {
+		w.mu.Unlock()
+		return
+	}
+	if w.foreign = !owned; w.foreign {
+		for _, cancel := range w.cancels {
+			cancel(errBoom)
+		}
+		w.cancels = nil
+	}
+	w.mu.Unlock()
+	if owned { // the keys are not all in the caches
+		for key := range w.desired {
+			c.Add(key)
+		}
+	}
+}
+
 // suspended has the process resume at the deadline of its leadership, if it has one: whatever wakes then may be ahead of
 // the timer that ends it.
 func (w *world) suspended(store *memlease.Store) {
@@ -123,8 +193,9 @@ func (w *world) ask(c *controller.Controller[string], key string) {
 	c.Add(key)
 }
 
-// TestNoKeyIsLostInRandomRuns adds keys at random times to a controller whose reconciles end in every way, and which
-// is stopped, started, and resumed after a suspend at random times, with and without enough time to drain. When all has come to rest, the last
+// TestNoKeyIsLostInRandomRuns adds keys at random times to a controller whose reconciles and GaveUp end in every way, and which is stopped,
+// started, and resumed after a suspend at random times, with and without enough time to drain. Meanwhile, resyncs and callers of
+// WaitReconciled add keys, and the slot of the keys is lost and acquired. When all has come to rest, the last
 // reconcile of each key must have begun after the last add of the key, and must have succeeded.
 func TestNoKeyIsLostInRandomRuns(t *testing.T) {
 	for seed := range effort(18, 300) {
@@ -156,6 +227,9 @@ func model(t *testing.T, seed uint64) {
 		Expectations: []controller.Expectations[string]{exp}, CancelSuperseded: r.IntN(2) == 0,
 	}
 	if r.IntN(2) == 0 {
+		cfg.GaveUp = w.GaveUp
+	}
+	if r.IntN(2) == 0 {
 		w.limit = gate.NewLimiter(5, 2)
 	}
 	c, err := controller.New("model", w.Reconcile, cfg, controller.Watches(inf, pure(func(o object) []string {
@@ -165,10 +239,13 @@ func model(t *testing.T, seed uint64) {
 		return []string{o.Key}
 	})))
 	require.NoError(t, err)
+	if w.shared = r.IntN(3) == 0; w.shared {
+		c.Share(w)
+	}
 	store := newLeases()
 	running := looptest.Start(t, c.Run)
 	for range 120 {
-		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(19) {
+		switch key := fmt.Sprint("k", r.IntN(8)); r.IntN(23) {
 		default:
 			w.ask(c, key)
 		case 0, 1:
@@ -209,6 +286,21 @@ func model(t *testing.T, seed uint64) {
 			c.ResumeKey(key)
 		case 16:
 			c.SetWorkers(1 + r.IntN(4))
+		case 19:
+			c.Inspect().Resync()
+		case 20:
+			w.own(c, false)
+		case 21:
+			w.own(c, true)
+		case 22:
+			w.mu.Lock()
+			w.desired[key] += 0 // it is known
+			w.mu.Unlock()
+			go func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(key[1]-'0')*time.Second)
+				defer cancel()
+				_ = c.WaitReconciled(ctx, key)
+			}()
 		case 18:
 			w.suspended(store)
 			w.ask(c, key)
@@ -220,6 +312,7 @@ func model(t *testing.T, seed uint64) {
 			}
 		}
 	}
+	w.own(c, true)
 	c.Resume()
 	for i := range 8 {
 		c.ResumeKey(fmt.Sprint("k", i))
@@ -230,6 +323,12 @@ func model(t *testing.T, seed uint64) {
 	cut(store, false)
 	if c.Stats().Running {
 		require.NoError(t, c.WaitIdle(t.Context()))
+	}
+	time.Sleep(10 * time.Minute)
+	for key := range c.Inspect().Keys() {
+		if key.HeldBy == "next run" { // after a fenced write
+			c.Add(key.Key)
+		}
 	}
 	time.Sleep(10 * time.Minute)
 	for _, key := range c.Parked() {
