@@ -183,16 +183,17 @@ func TestDocumentedAlertsFireWhenTheyShould(t *testing.T) {
 		"everything is wrong":   {loud, names},
 		"no replica is scraped": {"\n    - {series: 'something_else', values: '1x40'}", []string{"NobodyLeads"}},
 	} {
-		tests := "rule_files: [rules.yml]\ntests:\n- interval: 1m\n  input_series:" + test.series + "\n  promql_expr_test:\n"
+		var tests strings.Builder
+		tests.WriteString("rule_files: [rules.yml]\ntests:\n- interval: 1m\n  input_series:" + test.series + "\n  promql_expr_test:\n")
 		for _, name := range names {
 			want := 0
 			if slices.Contains(test.fires, name) {
 				want = 1
 			}
-			tests += fmt.Sprintf("  - {expr: 'count(ALERTS{alertname=%q}) or vector(0)', eval_time: 30m, exp_samples: [{labels: '{}', value: %d}]}\n", name, want)
+			fmt.Fprintf(&tests, "  - {expr: 'count(ALERTS{alertname=%q}) or vector(0)', eval_time: 30m, exp_samples: [{labels: '{}', value: %d}]}\n", name, want)
 		}
 		file := filepath.Join(dir, "tests.yml")
-		require.NoError(t, os.WriteFile(file, []byte(tests), 0o644))
+		require.NoError(t, os.WriteFile(file, []byte(tests.String()), 0o644))
 		out, err := exec.Command(program, "test", "rules", file).CombinedOutput()
 		assert.NoError(t, err, "%s: %s", situation, out)
 	}
