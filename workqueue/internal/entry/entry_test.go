@@ -53,7 +53,6 @@ func TestLatestReasonsAreKeptInOrder(t *testing.T) {
 func TestChunksHaveAllEntries(t *testing.T) {
 	table := newTable()
 	const n = 1000
-	at := map[*entry.Entry[int]]int{}
 	for key := range n {
 		table.add(key, table.Hash(key))
 	}
@@ -75,7 +74,7 @@ func TestChunksHaveAllEntries(t *testing.T) {
 			}
 		}
 	}
-	at = chunks()
+	at := chunks()
 	require.Len(t, at, n/2)
 	for e := range table.All() {
 		require.Contains(t, at, e)
