@@ -160,29 +160,21 @@ func (s *Book[K]) IsProbe(key K) bool {
 }
 
 // End forgets key, which is finished or no longer retried.
-func (s *Book[K]) End(key K) {
+func (s *Book[K]) End(key K) { s.Parked(key, false) }
+
+// Parked is End for a key that is parked. If again is true, the key has been added again. If it had one attempt, and only a resync has added
+// it, it has one more.
+func (s *Book[K]) Parked(key K, again bool) {
 	if s.n.Load() == 0 { // nearly always
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := streak{}
-	if s.keys[key].probe == asked {
-		now.probe = asked // EndProbe follows
+	var now streak
+	if p := s.keys[key].probe; again || p == asked { // after asked, EndProbe follows
+		now.probe = p
 	}
 	s.setLocked(key, now)
-}
-
-// Parked is End for a key that is parked, unless again is true and the key had one attempt: if a resync has added the key again, it has one
-// more attempt.
-func (s *Book[K]) Parked(key K, again bool) {
-	if !again || !s.IsProbe(key) {
-		s.End(key)
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.setLocked(key, streak{probe: s.keys[key].probe})
 }
 
 func (s *Book[K]) setLocked(key K, now streak) {
