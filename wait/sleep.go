@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// grace is how long ended waits for the cause of a context whose deadline has passed.
-const grace = time.Millisecond
+// grace is how long ended waits for the cause of a context whose deadline has passed. In a busy process, its timer may be tens of
+// milliseconds late.
+const grace = time.Second
 
 // Sleep waits for d, or until ctx ends. It returns nil if d has passed and ctx has not ended. Otherwise it returns an error that
 // wraps both ctx.Err() and context.Cause(ctx).

@@ -64,7 +64,7 @@ func TestSleepEndingAtDeadlineFails(t *testing.T) {
 	}
 }
 
-// late is a context with a deadline that nothing enforces, as when the clock on the wall has been set forward.
+// late is a context whose deadline has passed before its timer has run.
 type late struct {
 	context.Context
 	deadline time.Time
@@ -74,9 +74,19 @@ func (c late) Deadline() (time.Time, bool) { return c.deadline, true }
 
 func TestDeadlineCountsEvenIfTimerIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx := late{t.Context(), time.Now()}
+		ctx := late{t.Context(), time.Now()} // as when the clock on the wall has been set forward
 		start := time.Now()
 		assert.Equal(t, context.DeadlineExceeded, wait.Sleep(ctx, time.Hour))
-		assert.LessOrEqual(t, time.Since(start), time.Millisecond, "no hour of waiting for a context that has ended")
+		assert.LessOrEqual(t, time.Since(start), time.Second, "no hour of waiting for a context that has ended")
+	})
+}
+
+func TestLateTimerOfBusyProcessKeepsCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
+		start := time.Now()
+		assert.ErrorIs(t, wait.Sleep(late{ended, start}, 0), errStop)
+		assert.Equal(t, 50*time.Millisecond, time.Since(start))
 	})
 }
