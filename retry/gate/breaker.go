@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -136,9 +137,9 @@ func (b *Breaker) enter() (period uint64, wait time.Duration) {
 		b.trying = true
 		return b.period, 0
 	}
-	d := wait + b.spreadLocked()
+	extra := min(b.spreadLocked(), math.MaxInt64-wait)
 	b.refused++
-	return 0, d
+	return 0, wait + extra
 }
 
 // spreadLocked returns the extra delay of the next refused caller. The multiples of the golden ratio spread any number of callers evenly.

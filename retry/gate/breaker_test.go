@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -144,6 +145,18 @@ func TestRejectedCallersAreSpreadOut(t *testing.T) {
 		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
 		d, _ := retry.Delay(b.Do(t.Context(), func(context.Context) error { return nil }))
 		assert.Equal(t, 10*time.Second, d, "one comes at once after each period")
+	})
+}
+
+func TestBreakerThatStaysOpenForeverRefusesEveryCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: math.MaxInt64})
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		for range 10 {
+			err := b.Do(t.Context(), func(context.Context) error { t.Error("called"); return nil })
+			d, _ := retry.Delay(err)
+			assert.Equal(t, time.Duration(math.MaxInt64), d)
+		}
 	})
 }
 

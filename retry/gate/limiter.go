@@ -138,6 +138,11 @@ func (l *Limiter) admitLocked(a *caller.Attempt) bool {
 // refuseLocked gives a place to a, unless a is unknown or has one. It returns the time after which a should come back.
 func (l *Limiter) refuseLocked(a *caller.Attempt, made *float64) time.Duration {
 	var at time.Duration
+	if a != nil {
+		if p := l.places[a.ID]; p != nil && p.owner == a { // a pause has stopped it in the middle, so it makes its calls again
+			l.dropLocked(p)
+		}
+	}
 	switch {
 	case a == nil:
 		at = l.spreadLocked(l.afterLocked(l.promised + 1))

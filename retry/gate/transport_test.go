@@ -241,6 +241,40 @@ func TestOverlappingPausesAreUnited(t *testing.T) {
 	}
 }
 
+func TestPauseInMiddleOfAttemptLeavesItAPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, answers := gate.NewLimiter(1, 2), make(inFlight)
+		do := func(ctx context.Context) time.Duration {
+			d, _ := retry.Delay(l.Do(ctx, func(context.Context) error { return nil }))
+			l.CheckInvariants(t)
+			return d
+		}
+		go func() { _, _ = l.Transport(answers).RoundTrip(&http.Request{}) }()
+		synctest.Wait()
+		a, end := attempt(t.Context(), "a")
+		require.Zero(t, do(a))
+		require.Equal(t, 2*time.Second, do(a), "a place for two calls")
+		end()
+
+		time.Sleep(2 * time.Second)
+		a, end = attempt(t.Context(), "a")
+		require.Zero(t, do(a))
+		answers <- &http.Response{StatusCode: 429, Header: header("Retry-After", "10"), Body: http.NoBody}
+		synctest.Wait()
+		require.Equal(t, 11*time.Second, do(a), "a second after the pause there is room for two calls")
+		end()
+		b, endB := attempt(t.Context(), "b")
+		assert.Equal(t, 12*time.Second, do(b), "it came later")
+		endB()
+
+		time.Sleep(11 * time.Second)
+		a, end = attempt(t.Context(), "a")
+		assert.Zero(t, do(a))
+		assert.Zero(t, do(a))
+		end()
+	})
+}
+
 func FuzzRetryAfter(f *testing.F) {
 	for _, text := range []string{"", "0", "9", "-1", "1e9", "99999999999999999999", "Mon, 01 Jan 0001 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(text, "")
