@@ -42,7 +42,8 @@ type Config struct {
 	Write func(ctx context.Context, e Event) error
 
 	// Store, if set, keeps the same events as objects of kind "Event", so that other programs can list and watch them: see
-	// [About]. Run writes them. The writes carry no fence, because an event stays true when the leader changes.
+	// [About]. Run writes them. The writes carry no fence, because an event stays true when the leader changes. An event that no store can
+	// keep, because the reason or the key is not UTF-8 for example, fails at once.
 	Store backend.Backend
 
 	// Max is the largest number of events in Store. Beyond it, the oldest tenth is deleted. Each additional process that writes to the same

@@ -178,9 +178,13 @@ func (q *queue) deliver(work context.Context, e *Event) {
 
 // returnLocked puts e, which was taken, back at the front of the queue.
 func (q *queue) returnLocked(e *Event) {
+	el := q.byLife[lifeOf(e)]
 	switch {
-	case q.byLife[lifeOf(e)] != nil: // a later state has arrived
+	case el != nil: // another state has arrived, usually a later one
 		q.stats.Merged++
+		if held := el.Value.(*Event); held.Count < e.Count {
+			*held = *e
+		}
 	case q.waiting.Len() == q.cfg.Size:
 		q.stats.Dropped++
 	default:

@@ -223,6 +223,7 @@ func TestDrainTimeoutLeavesEventsToNextRun(t *testing.T) {
 	}{
 		"as it was":                    {nil, []string{"A x1", "B x1"}, events.QueueStats{Waiting: 2}},
 		"with a repeat":                {[]events.Event{event("A", 2)}, []string{"B x1", "A x2"}, events.QueueStats{Waiting: 2, Merged: 1}},
+		"with a late earlier state":    {[]events.Event{event("A", 0)}, []string{"B x1", "A x1"}, events.QueueStats{Waiting: 2, Merged: 1}},
 		"with two more, and no room":   {[]events.Event{event("C", 1), event("D", 1)}, []string{"B x1", "C x1", "D x1"}, events.QueueStats{Waiting: 3, Dropped: 1}},
 		"with one more, and just room": {[]events.Event{event("C", 1)}, []string{"A x1", "B x1", "C x1"}, events.QueueStats{Waiting: 3}},
 	} {

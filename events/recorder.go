@@ -65,9 +65,9 @@ func NewRecorder(cfg Config) (*Recorder, error) {
 func (r *Recorder) Name() string { return r.cfg.Name }
 
 // Run delivers events to Config.Write and Config.Store until ctx ends. Then it delivers the events that still wait, for at most
-// Config.DrainTimeout, and returns nil after all its goroutines have ended. If Config.Write panics, the event counts as failed;
-// Run drains the queues and returns the panic as an error. If the recorder is already running, Run returns [ErrRunning]. It may
-// be called again after it has returned.
+// Config.DrainTimeout, and returns nil after all its goroutines have ended. If Config.Write or Config.Store panics, the event counts as
+// failed, and the events behind it wait for the next Run. Run drains the other queue and returns the panic as an error. If the recorder is
+// already running, Run returns [ErrRunning]. It may be called again after it has returned.
 func (r *Recorder) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -10,14 +10,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // storeSink writes events to a store, as objects, and deletes old ones, so that the store does not fill up. Each event is one object; a
 // repeat updates it.
 //
-// The key of an object is the kind and the key of the object that the event is about, and a hash: "app/shop/web/6b8f0c1e2a94d7f3". Labels
-// hold the values that [About] selects by: "kind", "key" and "uid", and "type" and "reason".
+// The key of an object is the kind and the key of the object that the event is about, and a hash: "app/shop/web/6b8f0c1e2a94d7f3". If that
+// would be too long, it begins with a hash of the kind and the key instead. Labels hold the values that [About] selects by: "kind", "key"
+// and "uid", and "type" and "reason".
 //
 // Its methods may be called concurrently; they take turns. Several processes may write to one store.
 type storeSink struct {
@@ -61,7 +64,9 @@ func (s *storeSink) Write(ctx context.Context, e Event) error {
 	defer s.release()
 	err := s.sweepIfDue(ctx)
 	if err == nil {
-		err = s.write(ctx, e)
+		if err = s.write(ctx, e); errors.Is(err, store.ErrInvalid) {
+			err = retry.Permanent(err) // other events must not wait while this one fails again
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("events: write %s of %s %q: %w", e.Reason, e.About.Kind, e.About.Key, err)
@@ -163,10 +168,20 @@ func (s *storeSink) sweep(ctx context.Context) error {
 	return nil
 }
 
-func prefixOf(about store.Ref) string { return about.Kind + "/" + about.Key + "/" }
+// hashLen is the length of the hash at the end of a key.
+const hashLen = 16
+
+// prefixOf returns what the keys of all events about an object begin with. Two objects may share it.
+func prefixOf(about store.Ref) string {
+	prefix := about.Kind + "/" + about.Key + "/"
+	if len(prefix)+hashLen > backend.MaxKey {
+		return fmt.Sprintf("%x/", sha256.Sum256([]byte(prefix)))
+	}
+	return prefix
+}
 
 // keyOf returns the key of the object of e: the same for all states of one life of an event.
 func keyOf(e *Event) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %q %d", e.About.UID, e.Type, e.Reason, e.Message, e.First.UnixNano()))
-	return prefixOf(e.About) + hex.EncodeToString(sum[:8])
+	return prefixOf(e.About) + hex.EncodeToString(sum[:hashLen/2])
 }

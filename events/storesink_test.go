@@ -19,6 +19,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
@@ -128,6 +129,36 @@ func TestRepeatOfMissingEventCreatesIt(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	require.NoError(t, sink.Write(t.Context(), event("A", 7)))
 	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
+}
+
+func TestEventsAboutLongestKeyAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.Config{})
+		for _, n := range []int{backend.MaxKey - 21, backend.MaxKey - 20, backend.MaxKey} { // the kind, two slashes and the hash have 21 bytes
+			ref := store.Ref{Kind: "app", Key: strings.Repeat("é", n/2) + strings.Repeat("e", n%2), UID: "u1"}
+			e := event("A", 1)
+			e.About = ref
+			require.NoError(t, sink.Write(t.Context(), e))
+			e.Count = 2
+			require.NoError(t, sink.Write(t.Context(), e))
+			assert.Equal(t, []string{ref.Key + " Normal A  x2"}, stored(t, s, events.About(ref)))
+		}
+	})
+}
+
+func TestEventThatCannotBeStoredFailsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink, s := newStoreSink(t, events.Config{})
+		q := newQueue(t, sink.Write, events.QueueConfig{})
+		q.Put(event("no\xffutf8", 1))
+		q.Put(event("no\x00nul", 2))
+		q.Put(event("A", 1))
+		start := time.Now()
+		run(t, q)()
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, events.QueueStats{Delivered: 1, Failed: 2}, q.Stats())
+		assert.Equal(t, []string{"web Normal A  x1"}, stored(t, s, store.Selector{}))
+	})
 }
 
 func TestOutOfOrderStatesLeaveTheLatest(t *testing.T) {
