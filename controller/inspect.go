@@ -14,14 +14,16 @@ import (
 
 // KeyInfo is what a [Controller] knows about a key. The key is given as text: see [Inspector].
 type KeyInfo struct {
-	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue.
+	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue. For a key that is neither ready nor in flight, its
+	// Since is the time since which HeldBy has held the key, or the time of PauseKey if the key is in no state and not held.
 	workqueue.KeyInfo[string]
 
 	// Attempt is the number of the attempt in flight: see [Info]. It is zero if the key is not in flight.
 	Attempt int
 
-	// Paused is true between PauseKey and ResumeKey.
-	Paused bool
+	// Paused is true between PauseKey and ResumeKey. PausedSince is the time of PauseKey.
+	Paused      bool
+	PausedSince time.Time
 
 	// HeldBy is the reason why the key is held, if it is due but not ready: one of the reasons of [Stats.HeldBy], or "next run" after a
 	// fenced write. It is empty otherwise. HeldUntil is the time at which an expectation expires, and zero if it does not expire.
@@ -163,10 +165,11 @@ func (i inspector[K]) flying() map[K]*try[K] {
 
 // describe collects what is known about a key. t is the reconcile in flight, or nil.
 func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
-	info := KeyInfo{Paused: k.Paused, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil, KeyInfo: workqueue.KeyInfo[string]{
+	info := KeyInfo{Paused: !k.PausedSince.IsZero(), PausedSince: k.PausedSince, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil}
+	info.KeyInfo = workqueue.KeyInfo[string]{
 		Key: textOf(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
 		Priority: k.Priority, Group: k.Group, Failures: k.Failures, FirstFailure: k.FirstFailure, Reasons: k.Reasons,
-	}}
+	}
 	if t != nil && k.State == workqueue.InProcess {
 		info.Attempt = t.Ordinal
 	}

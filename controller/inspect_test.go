@@ -104,6 +104,111 @@ func TestInspectorReportsWhatHoldsEachKey(t *testing.T) {
 	})
 }
 
+func TestInspectorReportsSinceWhenKeyIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, err := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Hour})
+		require.NoError(t, err)
+		never, err := expectations.NewCounted(expectations.Config[string]{Name: "disks", TTL: -1})
+		require.NoError(t, err)
+		c, err := controller.New("test", func(_ context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "later":
+				return controller.Result{RequeueAfter: time.Hour}, nil
+			case "fenced":
+				return controller.Result{}, fenced(true)
+			case "busy":
+				time.Sleep(time.Hour)
+			}
+			return controller.Result{}, nil
+		}, controller.Config[string]{Workers: 2, Logger: quiet, Expectations: []controller.Expectations[string]{seen, never}})
+		require.NoError(t, err)
+		in := c.Inspect()
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Run(ctx) }()
+		began := time.Now()
+		check := func(key, heldBy string, since, paused time.Duration) {
+			t.Helper()
+			k := described(t, in)[key]
+			assert.Equal(t, heldBy, k.HeldBy, key)
+			assert.Equal(t, since, k.Since.Sub(began), key)
+			assert.Equal(t, paused < 0, k.PausedSince.IsZero(), key)
+			if paused >= 0 {
+				assert.Equal(t, paused, k.PausedSince.Sub(began), key)
+			}
+		}
+		add := func(keys ...string) {
+			for _, key := range keys {
+				c.Add(key)
+			}
+			synctest.Wait()
+		}
+
+		seen.ExpectCreations("waits", 1)
+		never.ExpectCreations("stays", 1)
+		c.PauseKey("paused")
+		c.PauseKey("due")
+		add("waits", "stays", "later", "fenced", "busy")
+		time.Sleep(time.Minute)
+		add("waits", "stays", "due")
+		c.PauseKey("later")
+		c.PauseKey("busy")
+		c.PauseKey("due") // again
+		time.Sleep(time.Minute)
+		add("due", "waits")
+		check("waits", "expectations pods", 0, -1)
+		check("stays", "expectations disks", 0, -1)
+		check("fenced", "next run", 0, -1)
+		check("paused", "", 0, 0)
+		check("due", "pause", time.Minute, 0)
+		check("later", "", 0, time.Minute)
+		check("busy", "", 0, time.Minute)
+		held := c.Stats().OldestHeld
+		assert.Equal(t, map[string]time.Duration{
+			"pause": time.Minute, "drain": 0, "expectations pods": 2 * time.Minute, "expectations disks": 2 * time.Minute,
+		}, held)
+
+		never.ExpectCreations("waits", 1) // now it waits for both, and the last one counts
+		add("waits")
+		check("waits", "expectations disks", 2*time.Minute, -1)
+		seen.CreationObserved("waits")
+		never.CreationObserved("waits")
+		never.CreationObserved("stays")
+		c.ResumeKey("due")
+		c.ResumeKey("paused")
+		synctest.Wait()
+		all := described(t, in)
+		for _, key := range []string{"waits", "stays", "due", "paused"} {
+			assert.NotContains(t, all, key)
+		}
+		seen.ExpectCreations("stays", 1) // a new hold
+		time.Sleep(time.Minute)
+		add("stays")
+		check("stays", "expectations pods", 3*time.Minute, -1)
+		time.Sleep(time.Second)
+		assert.Equal(t, map[string]time.Duration{
+			"pause": 0, "drain": 0, "expectations pods": time.Second, "expectations disks": 0,
+		}, c.Stats().OldestHeld)
+
+		c.Pause()
+		add("stays")
+		check("stays", "expectations pods", 3*time.Minute+time.Second, -1) // ready since then
+		c.Resume()
+		synctest.Wait()
+		check("stays", "expectations pods", 3*time.Minute, -1) // and held again
+
+		cancel() // and busy keeps it from ending
+		time.Sleep(time.Second)
+		add("drained")
+		time.Sleep(time.Second)
+		add("drained")
+		check("drained", "drain", 3*time.Minute+2*time.Second, -1)
+		assert.Equal(t, 2*time.Second, c.Stats().OldestHeld["drain"], "those that were scheduled")
+		require.NoError(t, <-ended)
+		assert.Zero(t, c.Stats().OldestHeld["drain"])
+	})
+}
+
 func TestInspectorFindsKeysOfAnyTypeByText(t *testing.T) {
 	type name string
 	type pair struct{ A, B int }

@@ -41,6 +41,9 @@ type Stats struct {
 	// A key that waits for several counts for the one that expires last. The sum may be less than Held for a moment.
 	HeldBy map[string]int
 
+	// OldestHeld has, by the same reasons, how long the key that has been held the longest has been held. It is 0 if no key is held.
+	OldestHeld map[string]time.Duration
+
 	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller, or how long
 	// a write has been missing, if that is more. It has no entry for a source that mirrors no store, or to which nothing was written. It is
 	// empty with Config.StaleReads.
@@ -67,7 +70,7 @@ func (c *Controller[K]) Stats() Stats {
 	c.mu.Unlock()
 	s.Unmapped = c.inputs.Unmapped()
 	s.Queue, s.Totals, s.OldestReady = c.queue.Stats(), c.queue.Totals(), c.queue.OldestReady()
-	s.Held, s.HeldBy = c.agenda.Held()
+	s.Held, s.HeldBy, s.OldestHeld = c.agenda.Held()
 	s.CacheLag = c.mirrors.Lags()
 	sums := c.tally.Sums()
 	s.Requeued, s.Panics, s.Fenced, s.Durations = sums.Requeued, sums.Panics, sums.Fenced, sums.Durations

@@ -91,6 +91,7 @@ type queueView struct {
 	Unmapped   int            `json:"unmapped"`
 
 	OldestReady    float64            `json:"oldestReadySeconds"`
+	OldestHeld     map[string]float64 `json:"oldestHeldSeconds,omitempty"`
 	LongestRunning float64            `json:"longestRunningSeconds"`
 	CacheLag       map[string]float64 `json:"cacheLagSeconds,omitempty"`
 	Added          uint64             `json:"added"`
@@ -231,9 +232,12 @@ func (h *Handler) controllerView(name string, s controller.Stats) queueView {
 	v := queueView{
 		Name: name, Link: queueLink(name, "", "", 0), Running: s.Running, Paused: s.Paused, Workers: s.Workers,
 		Held: s.Held, HeldBy: s.HeldBy, Unmapped: s.Unmapped, Panics: s.Panics, Fenced: s.Fenced,
-		CacheLag: make(map[string]float64), Outcomes: make(map[string]uint64),
+		OldestHeld: make(map[string]float64), CacheLag: make(map[string]float64), Outcomes: make(map[string]uint64),
 	}
 	v.setQueue(s.Queue, s.Totals, s.OldestReady)
+	for by, age := range s.OldestHeld {
+		v.OldestHeld[by] = age.Seconds()
+	}
 	for source, lag := range s.CacheLag {
 		v.CacheLag[source] = lag.Seconds()
 	}

@@ -44,6 +44,7 @@ type keyView struct {
 	Priority     int          `json:"priority,omitempty"`
 	Group        string       `json:"group,omitempty"`
 	Paused       bool         `json:"paused,omitempty"`
+	PausedSince  time.Time    `json:"pausedSince,omitzero"`
 	HeldBy       string       `json:"heldBy,omitempty"`
 	HeldUntil    time.Time    `json:"heldUntil,omitzero"`
 	Reasons      []reasonView `json:"reasons,omitempty"`
@@ -191,7 +192,7 @@ func viewOf(queue string, k controller.KeyInfo) keyView {
 	v := keyView{
 		Key: k.Key, Link: keyLink(queue, k.Key), State: stateOf(k), Since: k.Since, Dirty: k.Dirty, Attempt: k.Attempt,
 		Failures: k.Failures, FirstFailure: k.FirstFailure, Next: k.Next, QuietUntil: k.QuietUntil, Priority: k.Priority, Group: k.Group,
-		Paused: k.Paused, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil,
+		Paused: k.Paused, PausedSince: k.PausedSince, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil,
 	}
 	for _, r := range k.Reasons {
 		v.Reasons = append(v.Reasons, reasonView{r.Text, r.At})

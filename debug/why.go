@@ -65,7 +65,7 @@ func (k *keyPage) explain(at situation) (why []string) {
 	}
 	v := k.Key
 	if v.Paused && v.State != stateHeld && v.State != statePaused {
-		say("It is paused: no new reconcile of it will start.")
+		say("It was paused %s ago: no new reconcile of it will start.", words.Span(k.Now.Sub(v.PausedSince)))
 	}
 	if last := v.Last(); last != "" {
 		say("The last reason: %s", last)
@@ -105,7 +105,7 @@ func (k *keyPage) state(at situation) string {
 	case stateParked:
 		return fmt.Sprintf("It was given up %s ago. Only a change or a retry brings it back.", words.Span(now.Sub(v.Since)))
 	case statePaused:
-		return "It is paused. If it is added, it is held until it is resumed."
+		return fmt.Sprintf("It was paused %s ago. If it is added, it is held until it is resumed.", words.Span(now.Sub(v.PausedSince)))
 	}
 	switch {
 	case !k.Running:
@@ -123,19 +123,21 @@ func (k *keyPage) state(at situation) string {
 	return text
 }
 
-// hold returns what holds a held key.
+// hold returns what holds a held key, and since when.
 func (v *keyView) hold(now time.Time) string {
+	held := words.Span(now.Sub(v.Since))
 	switch {
 	case v.HeldBy == "pause":
-		return "It is paused. It will be reconciled after it is resumed."
+		return fmt.Sprintf("It was paused %s ago, and has been due for %s. It will be reconciled after it is resumed.",
+			words.Span(now.Sub(v.PausedSince)), held)
 	case v.HeldBy == "drain":
-		return "The controller drains. The next run reconciles it."
+		return fmt.Sprintf("It has been held for %s, because the controller drains. The next run reconciles it.", held)
 	case v.HeldBy == "next run":
-		return "A store refused its write, because another replica leads. The next run reconciles it."
+		return fmt.Sprintf("A store refused its write %s ago, because another replica leads. The next run reconciles it.", held)
 	}
-	text := fmt.Sprintf("It waits for the %s: not all effects of its last reconcile have been seen.", v.HeldBy)
+	text := fmt.Sprintf("It has waited for the %s for %s: not all effects of its last reconcile have been seen.", v.HeldBy, held)
 	if cache, ok := strings.CutPrefix(v.HeldBy, "cache "); ok {
-		text = fmt.Sprintf("The cache %s does not yet show the writes of its last reconcile.", cache)
+		text = fmt.Sprintf("It has waited for %s until the cache %s shows the writes of its last reconcile.", held, cache)
 	}
 	if !v.HeldUntil.IsZero() {
 		text += fmt.Sprintf(" It waits for at most another %s.", words.Span(v.HeldUntil.Sub(now)))

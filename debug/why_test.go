@@ -170,8 +170,56 @@ func TestWhyNamesExpectation(t *testing.T) {
 		c.Add("berlin")
 		synctest.Wait()
 		time.Sleep(10 * time.Second)
-		assert.Equal(t, "It waits for the expectations servers: not all effects of its last reconcile have been seen. It waits for at most another 50 s.",
+		assert.Equal(t, "It has waited for the expectations servers for 10 s: not all effects of its last reconcile have been seen. "+
+			"It waits for at most another 50 s.",
 			why(t, h, "sites", "berlin"))
+	})
+}
+
+func TestWhySaysSinceWhenKeyIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, m, h := plain(t, manager.Config{}, func(_ context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "later":
+				return controller.Result{RequeueAfter: time.Hour}, nil
+			case "fenced":
+				return controller.Result{}, store.ErrFenced
+			case "busy":
+				time.Sleep(140 * time.Second)
+			}
+			return controller.Result{}, nil
+		}, controller.Config[string]{Workers: 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Run(ctx) }()
+		synctest.Wait()
+		for _, key := range []string{"later", "fenced", "busy"} {
+			c.Add(key)
+		}
+		synctest.Wait()
+		for _, key := range []string{"paused", "due", "later"} {
+			c.PauseKey(key)
+		}
+		time.Sleep(time.Minute)
+		c.Add("due")
+		time.Sleep(time.Minute)
+		assert.Contains(t, why(t, h, "sites", "later"), "It was paused 2 min 0 s ago: no new reconcile of it will start.")
+		assert.Contains(t, why(t, h, "sites", "fenced"),
+			"A store refused its write 2 min 0 s ago, because another replica leads. The next run reconciles it.")
+		cancel()
+		synctest.Wait()
+		c.Add("drained")
+		time.Sleep(5 * time.Second)
+		for key, want := range map[string]string{
+			"paused":  "It was paused 2 min 5 s ago. If it is added, it is held until it is resumed.",
+			"due":     "It was paused 2 min 5 s ago, and has been due for 1 min 5 s. It will be reconciled after it is resumed.",
+			"drained": "It has been held for 5.0 s, because the controller drains. The next run reconciles it.",
+		} {
+			assert.Contains(t, why(t, h, "sites", key), want)
+		}
+		assert.Equal(t, "65", at(readJSON(t, h, "queue?name=sites"), "queue.oldestHeldSeconds.pause"))
+		assert.Contains(t, read(t, h, "queue?name=sites"), "1 held by pause, the oldest for 1 min 5 s")
+		require.NoError(t, <-ended)
 	})
 }
 

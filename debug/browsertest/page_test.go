@@ -137,15 +137,15 @@ func TestOpenPageIsUpdated(t *testing.T) {
 	ctx, s, scene := play(t)
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/accra", desktop())
 	scene.Sites.PauseKey("sites/accra")
-	shows(ctx, t, tab, "It is paused")
+	shows(ctx, t, tab, "It was paused")
 	scene.Sites.ResumeKey("sites/accra")
-	require.NoError(t, tab.Until(ctx, `!document.body.innerText.includes("It is paused")`))
+	require.NoError(t, tab.Until(ctx, `!document.body.innerText.includes("It was paused")`))
 }
 
 func TestButtonsAct(t *testing.T) {
 	ctx, s, scene := play(t)
 	tab := s.tab(ctx, t, "key?queue=sites&key=sites/oslo", desktop())
-	shows(ctx, t, tab, "It is paused. It will be reconciled")
+	shows(ctx, t, tab, "It will be reconciled after it is resumed")
 	require.NoError(t, tab.Follow(ctx, click("button[value=resume]")))
 	shows(ctx, t, tab, "It will be reconciled again")
 	info, ok := scene.Sites.Inspect().Key("sites/oslo")
@@ -163,7 +163,7 @@ func TestPageReloadsAndButtonsActWithoutJavaScript(t *testing.T) {
 	assert.False(t, info.Paused)
 	scene.Sites.PauseKey("sites/oslo")
 	require.NoError(t, tab.Follow(ctx, `"the page does so on its own"`))
-	assert.Contains(t, value[string](ctx, t, tab, `document.body.innerText`), "It is paused")
+	assert.Contains(t, value[string](ctx, t, tab, `document.body.innerText`), "It was paused")
 }
 
 func TestOpenTabsDoNotBlockOthers(t *testing.T) {
@@ -256,7 +256,7 @@ func TestHostileQueueKeysAreOnlyText(t *testing.T) {
 
 	// The page follows this key, and not one that looks like it.
 	tab := s.tab(ctx, t, "key?queue=raw&key=%FF%FE", desktop())
-	shows(ctx, t, tab, "It is paused")
+	shows(ctx, t, tab, "It was paused")
 	c.ResumeKey("\xff\xfe")
 	require.NoError(t, tab.Until(ctx, `document.querySelector("button[value=pause]") !== null`))
 }

@@ -243,6 +243,9 @@ func (s *scrape) controller(name string, c controller.Stats) {
 	for by, n := range c.HeldBy {
 		count(s, s.held, n, name, by)
 	}
+	for by, age := range c.OldestHeld {
+		s.seconds(s.oldestHeld, age, name, by)
+	}
 	for source, lag := range c.CacheLag {
 		s.seconds(s.cacheLag, lag, name, source)
 	}

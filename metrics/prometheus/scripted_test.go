@@ -136,16 +136,17 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 		got := lines(t, reg)
 		checkGolden(t, "testdata/leader.txt", got)
 		for _, series := range []string{ // those that matter most, and why
-			`workqueue_depth{controller="sites",name="sites"} 3`,                              // waits, waits too, hangs again
-			`setpoint_workqueue_oldest_ready_seconds{controller="sites",name="sites"} 6`,      // waits
-			`workqueue_longest_running_processor_seconds{controller="sites",name="sites"} 9`,  // hangs
-			`workqueue_unfinished_work_seconds{controller="sites",name="sites"} 15`,           // and hangs too, for 6 s
-			`setpoint_controller_held_keys{by="pause",controller="sites"} 1`,                  // a
-			`setpoint_controller_held_keys{by="expectations children",controller="sites"} 1`,  // b
-			`controller_runtime_reconcile_total{controller="sites",result="error"} 3`,         // fails, panics, parked
-			`controller_runtime_reconcile_total{controller="sites",result="requeue"} 1`,       // fenced
-			`controller_runtime_reconcile_total{controller="sites",result="requeue_after"} 2`, // later, notyet
-			`controller_runtime_reconcile_total{controller="sites",result="success"} 9`,       // a, b, works, slow, writes, and four that came again
+			`workqueue_depth{controller="sites",name="sites"} 3`,                                       // waits, waits too, hangs again
+			`setpoint_workqueue_oldest_ready_seconds{controller="sites",name="sites"} 6`,               // waits
+			`workqueue_longest_running_processor_seconds{controller="sites",name="sites"} 9`,           // hangs
+			`workqueue_unfinished_work_seconds{controller="sites",name="sites"} 15`,                    // and hangs too, for 6 s
+			`setpoint_controller_held_keys{by="pause",controller="sites"} 1`,                           // a
+			`setpoint_controller_held_keys{by="expectations children",controller="sites"} 1`,           // b
+			`setpoint_controller_oldest_held_seconds{by="expectations children",controller="sites"} 9`, // b
+			`controller_runtime_reconcile_total{controller="sites",result="error"} 3`,                  // fails, panics, parked
+			`controller_runtime_reconcile_total{controller="sites",result="requeue"} 1`,                // fenced
+			`controller_runtime_reconcile_total{controller="sites",result="requeue_after"} 2`,          // later, notyet
+			`controller_runtime_reconcile_total{controller="sites",result="success"} 9`,                // a, b, works, slow, writes, and four that came again
 			`controller_runtime_reconcile_panics_total{controller="sites"} 1`,
 			`controller_runtime_terminal_reconcile_errors_total{controller="sites"} 1`,
 			`setpoint_store_fenced_writes_total{backend="store.Memory",kind="Server"} 1`,

@@ -225,27 +225,37 @@ const (
 	byDrain = "drain"
 )
 
-// Held returns how many keys are held, and by what: see controller.Stats.
-func (a *Agenda[K]) Held() (all int, by map[string]int) {
+// Held returns how many keys are held, by what, and how long the first of those has been held: see controller.Stats.
+func (a *Agenda[K]) Held() (all int, by map[string]int, oldest map[string]time.Duration) {
 	held := a.holds.Held()
-	by = map[string]int{byPause: held.Paused, byDrain: held.Later}
-	for i, reason := range a.reasons {
-		n := 0
-		if i < len(held.On) {
-			n = held.On[i]
+	by, oldest = make(map[string]int), make(map[string]time.Duration)
+	add := func(reason string, g Group) { // two may have the same name
+		age := time.Duration(0)
+		if g.Keys > 0 {
+			age = time.Since(g.Since)
 		}
-		by[reason] += n // two may have the same name
+		by[reason] += g.Keys
+		oldest[reason] = max(oldest[reason], age)
 	}
-	return held.All, by
+	add(byPause, held.Paused)
+	add(byDrain, held.Later)
+	for i, reason := range a.reasons {
+		var g Group
+		if i < len(held.On) {
+			g = held.On[i]
+		}
+		add(reason, g)
+	}
+	return held.All, by, oldest
 }
 
 // Key is what is known about a key. Its State is zero if the key is not in the queue. For the other fields see controller.KeyInfo.
 type Key[K comparable] struct {
 	workqueue.KeyInfo[K]
 
-	Paused    bool
-	HeldBy    string
-	HeldUntil time.Time
+	PausedSince time.Time // zero if it is not paused
+	HeldBy      string
+	HeldUntil   time.Time
 }
 
 // Of returns what is known about key.
@@ -276,16 +286,23 @@ func (a *Agenda[K]) All() iter.Seq[Key[K]] {
 }
 
 func (a *Agenda[K]) describe(info workqueue.KeyInfo[K], h Info) Key[K] {
-	k := Key[K]{KeyInfo: info, Paused: h.Paused}
+	k := Key[K]{KeyInfo: info, PausedSince: h.Paused}
+	var since time.Time
 	switch {
-	case h.Due:
-		k.HeldBy = byPause
-	case h.Later:
-		k.HeldBy = byDrain
-	case h.Waiting:
-		k.HeldBy, k.HeldUntil = a.reasons[h.On], h.Until
+	case !h.Due.IsZero():
+		k.HeldBy, since = byPause, h.Due
+	case !h.Later.IsZero():
+		k.HeldBy, since = byDrain, h.Later
+	case !h.Waiting.IsZero():
+		k.HeldBy, k.HeldUntil, since = a.reasons[h.On], h.Until, h.Waiting
 	case info.State == workqueue.Delayed && time.Until(info.Next) > never/2:
-		k.HeldBy, k.Next = "next run", time.Time{}
+		k.HeldBy, k.Next = "next run", time.Time{} // delayed since the fenced write
+	case info.State == 0:
+		since = h.Paused
+	}
+	// A held key that has just been added is ready, or in flight, until it is held again.
+	if !since.IsZero() && info.State != workqueue.Ready && info.State != workqueue.InProcess {
+		k.Since = since
 	}
 	return k
 }

@@ -159,12 +159,12 @@ func TestStartReleasesKeysWhoseExpectationsWereMetMeanwhile(t *testing.T) {
 func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Pause("a")
-		assert.True(t, r.Of("a").Paused)
+		assert.NotZero(t, r.Of("a").PausedSince)
 		assert.Zero(t, r.Of("a").HeldBy, "it is not due")
 		r.Add("a", 0, "")
 		r.held("a", "pause")
 		r.Resume("a")
-		assert.False(t, r.Of("a").Paused)
+		assert.Zero(t, r.Of("a").PausedSince)
 		r.admitted("a", nil)
 		r.Pause("a")
 		r.Resume("a")
@@ -233,7 +233,7 @@ func TestDrainLeavesAddedAndScheduledKeysToNextRun(t *testing.T) {
 		assert.Equal(t, 3, r.Of("added").Priority)
 		assert.Equal(t, "x", r.Of("added").Reasons[0].Text)
 		assert.True(t, r.Add("new", 0, ""))
-		all, _ := r.Held()
+		all, _, _ := r.Held()
 		assert.Zero(t, all)
 	})
 }
@@ -285,7 +285,7 @@ func TestWaitIdleWaitsForReadyInFlightAndHeldKeys(t *testing.T) {
 func TestHeldCountsKeysByHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		none := map[string]int{"pause": 0, "drain": 0, "expectations 1": 0, "expectations late": 0}
-		all, by := r.Held()
+		all, by, _ := r.Held()
 		assert.Zero(t, all)
 		assert.Equal(t, none, by)
 		e.waiting = true
@@ -296,12 +296,12 @@ func TestHeldCountsKeysByHolder(t *testing.T) {
 		r.held("a", "expectations 1")
 		r.held("b", "pause")
 		r.held("c", "expectations 1")
-		all, by = r.Held()
+		all, by, _ = r.Held()
 		assert.Equal(t, 3, all)
 		assert.Equal(t, map[string]int{"pause": 1, "drain": 0, "expectations 1": 2, "expectations late": 0}, by)
 		r.Divert()
 		r.Add("d", 0, "")
-		all, by = r.Held()
+		all, by, _ = r.Held()
 		assert.Equal(t, 4, all)
 		assert.Equal(t, 1, by["drain"])
 		r.HandOver()
@@ -321,7 +321,7 @@ func TestHeldSumsExpectationsByName(t *testing.T) {
 		first.waiting, second.waiting = false, true
 		r.Add("b", 0, "")
 		r.held("b", "expectations shared")
-		_, by := r.Held()
+		_, by, _ := r.Held()
 		assert.Equal(t, 2, by["expectations shared"])
 	}, first, second)
 }
@@ -362,7 +362,7 @@ func TestAllDescribesEachKeyOnce(t *testing.T) {
 		assert.Equal(t, "expectations 1", found["waits"].HeldBy)
 		assert.Zero(t, found["forever"].State)
 		assert.Equal(t, "expectations 1", found["forever"].HeldBy)
-		assert.True(t, found["paused"].Paused)
+		assert.NotZero(t, found["paused"].PausedSince)
 		assert.Equal(t, 7, found["ready"].Priority)
 		assert.Equal(t, agenda.Key[string]{KeyInfo: workqueue.KeyInfo[string]{Key: "unknown"}}, r.Of("unknown"))
 		for range r.All() {

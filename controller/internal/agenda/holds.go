@@ -20,16 +20,16 @@ type Holds[K comparable] struct {
 	// mu guards the following. Invariants:
 	//
 	//  1. places has the place of each key in later, and there are none unless diverting.
-	//  2. n counts the keys of later and of waiting, those of paused that are true, and those that are just being added
+	//  2. n counts the keys of later and of waiting, those of paused that are due, and those that are just being added
 	//     to the queue.
 	//  3. empty is nil when n is 0.
 	//  4. due and on match their comments.
 	later   []Later[K]
 	places  map[K]int
-	paused  map[K]bool // true if the key is due
-	waiting map[K]Wait
-	due     int   // those of paused that are true
-	on      []int // of the keys of waiting, by what they wait for
+	paused  map[K]*pause
+	waiting map[K]*Wait
+	due     line    // those of paused that are due
+	on      []*line // of the keys of waiting, by what they wait for
 	n       int
 	changes uint64        // of n
 	empty   chan struct{} // closed, and dropped, when n falls to 0; nil without a waiter
@@ -40,6 +40,14 @@ type Later[K comparable] struct {
 	Key      K
 	Priority int
 	Reason   string
+	Since    time.Time // when it was left
+}
+
+// pause is the pause of a key.
+type pause struct {
+	since time.Time
+	due   bool  // the key is held
+	at    place // in due
 }
 
 // Wait describes a key whose expectations are not met.
@@ -47,29 +55,44 @@ type Wait struct {
 	Number uint64    // unique
 	Until  time.Time // when the expectations expire; zero for never
 	On     int       // the expectation that it waits for, as the caller numbers them
+
+	at place // in on
 }
 
 // Held counts the keys that are held, by what holds them.
 type Held struct {
-	All    int   // including those that are being added to the queue
-	Paused int   // due, and paused
-	Later  int   // left to the next Run
-	On     []int // by the number of the expectation that they wait for; a missing number has none
+	All    int     // including those that are being added to the queue
+	Paused Group   // due, and paused
+	Later  Group   // left to the next Run
+	On     []Group // by the number of the expectation that they wait for; a missing number has none
+}
+
+// Group is the keys that one thing holds.
+type Group struct {
+	Keys  int
+	Since time.Time // when the first of them became held; zero if there is none
 }
 
 // Held returns the counts, all taken at one moment.
 func (h *Holds[K]) Held() Held {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Held{All: h.n, Paused: h.due, Later: len(h.later), On: slices.Clone(h.on)}
+	held := Held{All: h.n, Paused: h.due.group(), On: make([]Group, len(h.on))}
+	if len(h.later) > 0 {
+		held.Later = Group{len(h.later), h.later[0].Since}
+	}
+	for i, l := range h.on {
+		held.On[i] = l.group()
+	}
+	return held
 }
 
-// Info describes what holds one key. The zero value is a key that is not held.
+// Info describes what holds one key, and since when. The zero value is a key that is not held, and a zero time is never.
 type Info struct {
-	Paused  bool // by Pause
-	Due     bool // paused, and to be reconciled
-	Later   bool // left to the next Run
-	Waiting bool
+	Paused  time.Time // by Pause
+	Due     time.Time // paused, and to be reconciled
+	Later   time.Time // left to the next Run
+	Waiting time.Time
 	Until   time.Time // of Waiting: as in Wait
 	On      int       // of Waiting: as in Wait
 }
@@ -98,19 +121,25 @@ func (h *Holds[K]) Each() map[K]Info {
 	return all
 }
 
-func (h *Holds[K]) ofLocked(key K) Info {
-	due, paused := h.paused[key]
-	_, later := h.places[key]
-	wait, waiting := h.waiting[key]
-	return Info{Paused: paused, Due: due, Later: later, Waiting: waiting, Until: wait.Until, On: wait.On}
+func (h *Holds[K]) ofLocked(key K) (info Info) {
+	if p, ok := h.paused[key]; ok {
+		info.Paused, info.Due = p.since, p.at.since
+	}
+	if i, ok := h.places[key]; ok {
+		info.Later = h.later[i].Since
+	}
+	if w, ok := h.waiting[key]; ok {
+		info.Waiting, info.Until, info.On = w.at.since, w.Until, w.On
+	}
+	return info
 }
 
-// onLocked counts a key that starts or stops waiting for an expectation.
-func (h *Holds[K]) onLocked(on, delta int) {
+// lineLocked returns the line of the keys that wait for an expectation.
+func (h *Holds[K]) lineLocked(on int) *line {
 	for len(h.on) <= on {
-		h.on = append(h.on, 0)
+		h.on = append(h.on, &line{})
 	}
-	h.on[on] += delta
+	return h.on[on]
 }
 
 // Len returns the number of keys that are held.
@@ -168,10 +197,10 @@ func (h *Holds[K]) Pause(key K) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.paused == nil {
-		h.paused = make(map[K]bool)
+		h.paused = make(map[K]*pause)
 	}
-	if _, ok := h.paused[key]; !ok {
-		h.paused[key] = false
+	if h.paused[key] == nil {
+		h.paused[key] = &pause{since: time.Now()}
 	}
 	h.pausing.Store(true)
 }
@@ -183,10 +212,10 @@ func (h *Holds[K]) Pausing(key K) bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held, paused := h.paused[key]
-	if paused && !held {
-		h.paused[key] = true
-		h.due++
+	p, paused := h.paused[key]
+	if paused && !p.due {
+		p.due = true
+		h.due.join(&p.at)
 		h.countLocked(+1)
 	}
 	return paused
@@ -196,13 +225,16 @@ func (h *Holds[K]) Pausing(key K) bool {
 func (h *Holds[K]) Unpause(key K) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	held := h.paused[key]
-	if held {
-		h.due--
+	p, paused := h.paused[key]
+	if !paused {
+		return false
+	}
+	if p.due {
+		h.due.leave(&p.at)
 	}
 	delete(h.paused, key)
 	h.pausing.Store(len(h.paused) > 0)
-	return held
+	return p.due
 }
 
 // Divert makes Leave accept keys: a Run drains, and later adds must not keep it from ending.
@@ -232,7 +264,7 @@ func (h *Holds[K]) Leave(key K, priority int, reason string) bool {
 		return true
 	}
 	h.places[key] = len(h.later)
-	h.later = append(h.later, Later[K]{key, priority, reason})
+	h.later = append(h.later, Later[K]{key, priority, reason, time.Now()})
 	h.countLocked(+1)
 	return true
 }
@@ -248,51 +280,60 @@ func (h *Holds[K]) Undivert() []Later[K] {
 	return keys
 }
 
-// Wait holds key, which waits for an expectation that expires at a time, and returns the number of the wait.
+// Wait holds key, which waits for an expectation that expires at a time, and returns the number of the wait. A key that already waits for
+// that expectation keeps its place.
 func (h *Holds[K]) Wait(key K, until time.Time, on int) (number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiting == nil {
-		h.waiting = make(map[K]Wait)
+		h.waiting = make(map[K]*Wait)
 	}
-	delta := +1
-	if old, ok := h.waiting[key]; ok {
-		delta = 0
-		h.onLocked(old.On, -1)
+	w, ok := h.waiting[key]
+	switch {
+	case !ok:
+		w = &Wait{On: on}
+		h.waiting[key] = w
+		h.lineLocked(on).join(&w.at)
+		h.countLocked(+1)
+	case w.On != on:
+		h.lineLocked(w.On).leave(&w.at)
+		h.lineLocked(on).join(&w.at)
+		fallthrough
+	default:
+		h.countLocked(0)
 	}
-	h.countLocked(delta)
-	h.onLocked(on, +1)
-	h.waiting[key] = Wait{h.changes, until, on}
-	return h.changes
+	w.Number, w.Until, w.On = h.changes, until, on
+	return w.Number
 }
 
 // Unwait ends the wait of key, if there is one.
 func (h *Holds[K]) Unwait(key K) (Wait, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old, ok := h.waiting[key]
-	if ok {
-		h.unwaitLocked(key, old)
+	w, ok := h.waiting[key]
+	if !ok {
+		return Wait{}, false
 	}
-	return old, ok
+	h.unwaitLocked(key, w)
+	return *w, true
 }
 
 // UnwaitIf ends the wait of key if it is the one with that number.
 func (h *Holds[K]) UnwaitIf(key K, number uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old, ok := h.waiting[key]
-	if !ok || old.Number != number {
+	w, ok := h.waiting[key]
+	if !ok || w.Number != number {
 		return false
 	}
-	h.unwaitLocked(key, old)
+	h.unwaitLocked(key, w)
 	return true
 }
 
 // unwaitLocked ends the wait of key, which is w.
-func (h *Holds[K]) unwaitLocked(key K, w Wait) {
+func (h *Holds[K]) unwaitLocked(key K, w *Wait) {
 	delete(h.waiting, key)
-	h.onLocked(w.On, -1)
+	h.lineLocked(w.On).leave(&w.at)
 	h.countLocked(-1)
 }
 
@@ -300,8 +341,11 @@ func (h *Holds[K]) unwaitLocked(key K, w Wait) {
 func (h *Holds[K]) Waiting(key K) (number uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	old, ok := h.waiting[key]
-	return old.Number, ok
+	w, ok := h.waiting[key]
+	if !ok {
+		return 0, false
+	}
+	return w.Number, true
 }
 
 // AllWaiting returns the keys that wait, in the order in which they were held.
@@ -321,14 +365,21 @@ func (h *Holds[K]) CheckInvariants() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	due := 0
-	for _, held := range h.paused {
-		if held {
+	for _, p := range h.paused {
+		if p.due {
 			due++
 		}
 	}
 	on := make([]int, len(h.on))
 	for _, w := range h.waiting {
 		on[w.On]++
+	}
+	errs := []error{h.due.check(due)}
+	for i, l := range h.on {
+		errs = append(errs, l.check(on[i]))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	n := len(h.later) + len(h.waiting) + due
 	for i, k := range h.later {
@@ -343,8 +394,6 @@ func (h *Holds[K]) CheckInvariants() error {
 		return errors.New("agenda: keys for the next Run, and none drains")
 	case h.pausing.Load() != (len(h.paused) > 0):
 		return errors.New("agenda: pausing is wrong")
-	case due != h.due || !slices.Equal(on, h.on):
-		return fmt.Errorf("agenda: %d paused and %v waiting, counted %d and %v", due, on, h.due, h.on)
 	case n != h.n:
 		return fmt.Errorf("agenda: %d keys are held, counted %d", n, h.n)
 	case n == 0 && h.empty != nil:

@@ -48,7 +48,11 @@ func TestDeferredKeyMergesItsOptions(t *testing.T) {
 		require.NoError(t, l.CheckInvariants())
 	}
 	keys := l.Undivert()
-	assert.Equal(t, []agenda.Later[string]{{"a", 3, "y"}, {"b", 0, ""}}, keys)
+	for i, want := range []agenda.Later[string]{{Key: "a", Priority: 3, Reason: "y"}, {Key: "b"}} {
+		want.Since = keys[i].Since
+		assert.Equal(t, want, keys[i])
+	}
+	assert.Len(t, keys, 2)
 	assert.Equal(t, 2, l.Len(), "until they are in the queue")
 	assert.False(t, l.Leave("a", 0, ""))
 	l.Release(2)
@@ -138,5 +142,53 @@ func TestWaitEmptyReturnsWhenNothingIsHeld(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(errors.New("no more")) })
 		_, err = l.WaitEmpty(ctx)
 		require.EqualError(t, err, "no more")
+	})
+}
+
+func TestHeldKnowsLongestHeldKeyOfEachGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var l agenda.Holds[string]
+		began := time.Now()
+		ages := func() (ages [3]int) { // of the paused, and of those that wait for 0 and 1; -1 for none
+			held := l.Held()
+			groups := append([]agenda.Group{held.Paused}, held.On...)
+			for i := range ages {
+				ages[i] = -1
+				if i < len(groups) && groups[i].Keys > 0 {
+					ages[i] = int(groups[i].Since.Sub(began) / time.Second)
+				}
+			}
+			require.NoError(t, l.CheckInvariants())
+			return ages
+		}
+		assert.Equal(t, [3]int{-1, -1, -1}, ages())
+		for _, key := range []string{"a", "b", "c", "d"} {
+			l.Wait(key, time.Time{}, 0)
+			l.Pause(key)
+			time.Sleep(time.Second)
+			l.Pausing(key)
+		}
+		assert.Equal(t, [3]int{1, 0, -1}, ages())
+		l.Wait("a", time.Time{}, 0)
+		l.Pause("a")
+		l.Pausing("a")
+		assert.Equal(t, [3]int{1, 0, -1}, ages(), "it stays first")
+		l.Wait("a", time.Time{}, 1)
+		assert.Equal(t, [3]int{1, 1, 4}, ages())
+		unpause := func(key string) {
+			assert.True(t, l.Unpause(key))
+			l.Release(1)
+		}
+		l.Unwait("c") // in the middle
+		unpause("c")
+		assert.Equal(t, [3]int{1, 1, 4}, ages())
+		l.Unwait("b")
+		unpause("a")
+		unpause("d") // the last
+		assert.Equal(t, [3]int{2, 3, 4}, ages())
+		l.Unwait("d")
+		l.Unwait("a")
+		unpause("b")
+		assert.Equal(t, [3]int{-1, -1, -1}, ages())
 	})
 }

@@ -117,8 +117,8 @@ const quiet = `
     - {series: 'setpoint_slots_owned{name="ops",pod="b"}', values: '2x40'}
     - {series: 'setpoint_workqueue_oldest_ready_seconds{name="sites"}', values: '1x40'}
     - {series: 'setpoint_workqueue_parked_keys{name="sites"}', values: '0x40'}
-    - {series: 'setpoint_controller_held_keys{controller="sites",by="cache sites"}', values: '1x40'}
-    - {series: 'setpoint_controller_held_keys{controller="sites",by="expectations servers"}', values: '2 1 0 3 1 2 4 0 1 2 2 0 1 5 0 1 0x24'}
+    - {series: 'setpoint_controller_oldest_held_seconds{controller="sites",by="cache sites"}', values: '1x40'}
+    - {series: 'setpoint_controller_oldest_held_seconds{controller="sites",by="expectations servers"}', values: '2 1 0 3 1 2 4 5x33'}
     - {series: 'controller_runtime_reconcile_total{controller="sites",result="error"}', values: '0+1x40'}
     - {series: 'controller_runtime_reconcile_total{controller="sites",result="success"}', values: '0+9x40'}
     - {series: 'controller_runtime_reconcile_errors_total{controller="sites"}', values: '0+1x40'}
@@ -138,7 +138,7 @@ const loud = `
     - {series: 'setpoint_workqueue_oldest_ready_seconds{name="sites"}', values: '0+60x40'}
     - {series: 'workqueue_longest_running_processor_seconds{name="sites"}', values: '0+60x40'}
     - {series: 'setpoint_workqueue_parked_keys{name="sites"}', values: '1x40'}
-    - {series: 'setpoint_controller_held_keys{controller="sites",by="pause"}', values: '1x40'}
+    - {series: 'setpoint_controller_oldest_held_seconds{controller="sites",by="pause"}', values: '0+60x40'}
     - {series: 'setpoint_controller_unmapped_objects{controller="sites"}', values: '1x40'}
     - {series: 'controller_runtime_reconcile_total{controller="sites",result="error"}', values: '0+6x40'}
     - {series: 'controller_runtime_reconcile_total{controller="sites",result="success"}', values: '0+1x40'}
