@@ -4,5 +4,6 @@
 // # Guarantees
 //
 //  1. Reconciles, calls of a process, watches, and controllers proceed when the driver says so, one at a time.
-//  2. A process is the leader until the driver takes the lease away. It learns of that when the driver tells it.
+//  2. If the source of a cache polls, the cache shows every change that it may before the next reconcile, as in package step.
+//  3. A process is the leader until the driver takes the lease away. It learns of that when the driver tells it.
 package live

@@ -143,7 +143,21 @@ func (l *life) Deliver() (did bool) {
 		}
 		l.p.Sees(v.Kind())
 	}
-	return did
+	return did || l.awaitList()
+}
+
+// awaitList waits until a source that polls has listed what is new, or until something else can happen. In step mode, too, every cache
+// reads what it may before a key is reconciled. It returns false if there was nothing to wait for.
+func (l *life) awaitList() bool {
+	if l.p.Dead() || l.p.Stopping() {
+		return false
+	}
+	for _, v := range l.p.Views {
+		if since := v.LateSince(); !since.IsZero() {
+			return l.p.Run.AwaitList(l.p, v, since)
+		}
+	}
+	return false
 }
 
 // TakesTurns implements [sim.Life].

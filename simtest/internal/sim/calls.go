@@ -16,8 +16,10 @@ import (
 const (
 	slowness = time.Minute + 7*time.Second
 	pause    = 11*time.Minute + 13*time.Second // longer than the lifetime of expectations
-	longest  = 3 * time.Hour                   // of a reconcile, with all faults of a plan
 )
+
+// Longest is how long the run waits for a reconcile, with all faults of a plan, and for a poll.
+const Longest = 3 * time.Hour
 
 // waiting is a call that waits for its turn.
 type waiting struct {
@@ -151,9 +153,7 @@ func (r *Run) park(h *held) {
 		}
 		r.Sleep(next)
 	}
-	r.mu.Lock()
-	r.quiet = time.Now() // the consequences of the end of the fault count
-	r.mu.Unlock()
+	r.Touch()
 	close(h.resume)
 }
 
@@ -229,9 +229,9 @@ func (r *Run) releaseAll(p *Process) {
 // startLimit returns a channel that tells when a reconcile that begins now takes too long.
 func (p *Process) startLimit() <-chan time.Time {
 	if p.limit == nil {
-		p.limit = time.NewTimer(longest)
+		p.limit = time.NewTimer(Longest)
 	} else {
-		p.limit.Reset(longest)
+		p.limit.Reset(Longest)
 	}
 	return p.limit.C
 }
@@ -254,7 +254,7 @@ func (p *Process) Reconcile(l part.Loop, key string, begin func(func()) <-chan s
 		case <-done:
 			ended = true
 		case <-endless:
-			p.Run.Fail(rule.Stop, "%s: the reconcile of %s by %s has not returned after %v", p.Name, key, l.Name(), longest)
+			p.Run.Fail(rule.Stop, "%s: the reconcile of %s by %s has not returned after %v", p.Name, key, l.Name(), Longest)
 			p.Kill()
 		}
 	}

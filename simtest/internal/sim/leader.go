@@ -136,6 +136,7 @@ func (r *Run) arrive(all bool) (did bool) {
 			case <-r.wake:
 			}
 		}
+		r.Touch()
 		c.by.Note("its call %q arrives%s", c.name, errText(err))
 	}
 	return did

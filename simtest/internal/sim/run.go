@@ -54,7 +54,7 @@ type Run struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	quiet     time.Time // when the last commit or step of the user happened
+	quiet     time.Time // when the last of what Touch lists has happened
 	positions []Position
 	hits      []bool // which faults of the plan have happened
 	uids      int
@@ -228,7 +228,7 @@ func (r *Run) at(p *Process, pos Position) *fault.Fault {
 		} else {
 			continue
 		}
-		r.hits[i] = true
+		r.hits[i], r.quiet = true, time.Now()
 	}
 	r.mu.Unlock()
 	for _, kind := range lags {
@@ -342,59 +342,17 @@ func (r *Run) userStep(i int) {
 	}
 }
 
-// bringBack ends the outages that last until the next step. It returns false if there was none.
-func (r *Run) bringBack() (did bool) {
-	for _, s := range r.Programs {
-		did = did || s.down
-		s.down = false
-	}
-	return did
-}
-
-// heal ends every fault that lasts. It returns false if there was none.
-func (r *Run) heal() bool {
-	did := r.bringBack()
-	for r.thaw(true) {
-		did = true
-	}
-	did = r.notice(true) || did
-	return r.arrive(true) || did
-}
-
-// settle runs the systems until nothing is left to do: no key is ready, every cache is up to date, and no key becomes ready
-// until the horizon.
-func (r *Run) settle() {
-	for !r.Failed() {
-		if r.Turn() {
-			continue
-		}
-		r.idle++
-		if r.thaw(false) {
-			continue
-		}
-		r.mu.Lock()
-		end := r.quiet.Add(r.World.Horizon)
-		r.mu.Unlock()
-		next := r.next()
-		if next.IsZero() || next.After(end) {
-			if !r.unsettled() || !time.Now().Before(end) {
-				return
-			}
-			next = end
-		}
-		r.Sleep(next)
-	}
-}
-
 // Turn does one thing: it starts or ends a process, lets caches read, or reconciles the first ready key. It returns false if there is
 // nothing to do. It does not touch the controllers of a process that is in a call.
 func (r *Run) Turn() bool {
 	r.reap()
 	if r.notice(false) {
+		r.Touch()
 		return true
 	}
 	for _, s := range r.Programs {
 		if s.replace() {
+			r.Touch()
 			return true
 		}
 	}
@@ -403,43 +361,11 @@ func (r *Run) Turn() bool {
 	}
 	for p := range r.Processes() {
 		if p.life.Deliver() {
+			r.Touch()
 			return true
 		}
 	}
 	return r.driver.Work()
-}
-
-// thaw ends a lag or a cold start. With all, it also ends a gap whose last change has not come. It returns false if there was none.
-func (r *Run) thaw(all bool) bool {
-	if r.warm() {
-		return true
-	}
-	for p := range r.Processes() {
-		var did bool
-		for _, v := range p.Views {
-			did = v.Thaw(all) || did
-		}
-		if did {
-			r.mu.Lock()
-			r.quiet = time.Now() // the consequences of the end of the fault count
-			r.mu.Unlock()
-			p.Note("its caches catch up")
-			return true
-		}
-	}
-	return false
-}
-
-// next returns when the first delayed key becomes ready, or zero.
-func (r *Run) next() (next time.Time) {
-	for p := range r.Processes() {
-		for _, l := range p.Loops {
-			if t := l.Next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
-				next = t
-			}
-		}
-	}
-	return next
 }
 
 // Sleep lets time pass until something waits for the run, or until the given time.
@@ -463,16 +389,6 @@ func (r *Run) WakeUp() {
 	case r.wake <- struct{}{}:
 	default:
 	}
-}
-
-// unsettled reports whether something may happen just because time passes, apart from delayed keys.
-func (r *Run) unsettled() bool {
-	for p := range r.Processes() {
-		if p.life.Unsettled() {
-			return true
-		}
-	}
-	return false
 }
 
 // reap ends a zombie whose call has returned, and checks for processes that have ended by themselves.

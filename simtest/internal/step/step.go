@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -169,13 +170,23 @@ func (l *life) runInBackground(part manager.Part) {
 // Deliver implements [sim.Life].
 func (l *life) Deliver() (did bool) {
 	p := l.p
+	if p.Zombie() {
+		return false
+	}
 	for _, v := range p.Views {
 		for tries := 0; v.Behind() && !p.Dead(); tries++ {
 			if tries > 100+int(p.Run.Version()) {
-				p.Run.Fail(rule.World, "the cache of %s by %s cannot catch up: is its source a store of the Env?", v.Kind(), p.Name)
+				remedy := "is its source a store of the Env?"
+				if v.Polls() {
+					remedy = "its source polls, so set poll.Config.Version to the version of the store's list"
+				}
+				p.Run.Fail(rule.World, "the cache of %s by %s cannot catch up: %s", v.Kind(), p.Name, remedy)
 				return false
 			}
-			v.Steps.Read(p.Context)
+			if !l.read(v) {
+				p.Run.FailUnlisted(p, v)
+				return false
+			}
 			p.Sees(v.Kind())
 			apply(v)
 			did = true
@@ -189,6 +200,19 @@ func (l *life) Deliver() (did bool) {
 		}
 	}
 	return did
+}
+
+// read makes a view read one list or event. It returns false if the source has polled for too long without a list. A cache needs no
+// leadership.
+func (l *life) read(v *view.View) bool {
+	ctx := l.base
+	if v.Polls() { // or is going to watch, which takes no time
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, sim.Longest)
+		defer cancel()
+	}
+	v.Steps.Read(ctx)
+	return !errors.Is(ctx.Err(), context.DeadlineExceeded)
 }
 
 // apply applies the changes that were read, and calls the handlers. Nothing else queues calls of handlers.

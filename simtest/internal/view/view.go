@@ -23,7 +23,8 @@ const (
 type Run interface {
 	Version() informer.Version // of the database
 	Reconciles() int           // since the last step of the user, or since the end of a fault
-	WakeUp()                   // called when a watch has reached its limit
+	WakeUp()                   // called when a watch has reached its limit, or a list has shown something new
+	Touch()                    // called before the latter
 }
 
 // View is an informer of a process, and the changes that it may receive.
@@ -40,19 +41,22 @@ type View struct {
 
 	mu sync.Mutex
 	// mu guards the following.
-	kind   string // empty until it has listed
-	listed bool
-	frozen bool
-	at     informer.Version // of a view that is frozen
-	gap    bool             // of a view that is frozen: its watch breaks when it thaws
-	since  time.Time        // of a view that is frozen
-	before int              // Reconciles of the run when the view froze
-	expire bool             // the watch must break
+	kind    string // empty until it has listed
+	listed  bool
+	watched bool // if not, but listed: its source polls
+	frozen  bool
+	at      informer.Version // of a view that is frozen
+	gap     bool             // of a view that is frozen: its watch breaks when it thaws
+	since   time.Time        // of a view that is frozen
+	before  int              // Reconciles of the run when the view froze
+	expire  bool             // the watch must break
+
+	allow informer.Version // the version of the last list; of a view without Steps, the watch may go up to it, or to a later one
 
 	// Of a view without Steps.
 	waiting bool             // the watch waits until there is something new
 	told    informer.Version // the version that the watch has reached
-	allow   informer.Version // the version up to which it may go
+	late    time.Time        // when the next list became necessary, of a source that polls; zero if it is not
 }
 
 // New returns the view of an informer of a process.
@@ -68,7 +72,15 @@ func New(in any, process string, run Run) (*View, error) {
 func (v *View) Of(in any) bool { return v.informer == in }
 
 // Seen is the version that the cache has reached.
-func (v *View) Seen() informer.Version { return v.seen() }
+func (v *View) Seen() informer.Version {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	seen := v.seen()
+	if v.Steps == nil && v.pollsLocked() {
+		seen = max(seen, v.allow) // even if the source has versions of its own
+	}
+	return seen
+}
 
 // contextKey is the key of the view in the context of an informer.
 type contextKey struct{}
@@ -111,9 +123,38 @@ func (v *View) Behind() bool {
 func (v *View) Lists(kind string) informer.Version {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.kind, v.listed, v.expire = kind, true, false
-	v.allow = v.limitLocked()
-	return v.allow
+	limit := v.limitLocked()
+	news := v.Steps == nil && v.pollsLocked() && v.allow < limit
+	v.kind, v.listed, v.expire, v.late = kind, true, false, time.Time{}
+	v.allow = limit
+	if news {
+		v.run.Touch()
+		v.run.WakeUp()
+	}
+	return limit
+}
+
+// Polls reports whether the source of the informer lists again and again, and never watches. It can be asked after the second list.
+func (v *View) Polls() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.pollsLocked()
+}
+
+func (v *View) pollsLocked() bool { return v.listed && !v.watched }
+
+// LateSince returns since when a view without Steps lacks a change that the next list of its source will show. It returns zero if it lacks
+// none, or if its source watches.
+func (v *View) LateSince() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.pollsLocked() || v.allow >= v.limitLocked() {
+		return time.Time{}
+	}
+	if v.late.IsZero() {
+		v.late = time.Now()
+	}
+	return v.late
 }
 
 // Kind returns the kind, or "" if the view has not listed.
@@ -163,6 +204,7 @@ func (v *View) Relist(kind string) {
 func (v *View) Next(ctx context.Context, at informer.Version) (limit informer.Version, err error) {
 	for {
 		v.mu.Lock()
+		v.watched = true
 		switch limit := v.mayHearLocked(); {
 		case ctx.Err() != nil:
 			err = context.Cause(ctx)
@@ -209,11 +251,11 @@ func (v *View) Hear() bool {
 	return hears
 }
 
-// Waits reports whether the watch has reached its limit.
+// Waits reports whether the view has reached its limit. If its source polls and has versions of its own, nobody can know that.
 func (v *View) Waits() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.waiting
+	return v.waiting || v.pollsLocked() && v.seen() >= v.limitLocked()
 }
 
 // isIdle waits until the watch may go on, or ctx ends. It returns true if there was nothing new for some time.

@@ -18,6 +18,7 @@ type run struct{ reconciles int }
 func (r *run) Version() informer.Version { return 9 }
 func (r *run) Reconciles() int           { return r.reconciles }
 func (r *run) WakeUp()                   {}
+func (r *run) Touch()                    {}
 
 // mirror is an informer.
 type mirror struct{}
