@@ -102,10 +102,17 @@ func TestWaitEndsWithContextOrGreaterTerm(t *testing.T) {
 		require.ErrorIs(t, g.Do(ctx, 2, nothing), context.DeadlineExceeded)
 		require.ErrorIs(t, g.Do(t.Context(), 1, nothing), fence.ErrStale, "it still bars lower terms")
 
-		wg.Go(func() { assert.ErrorIs(t, g.Do(t.Context(), 2, nothing), fence.ErrStale) })
+		barred := make(chan error, 1)
+		wg.Go(func() { barred <- g.Do(t.Context(), 2, nothing) })
 		synctest.Wait()
 		wg.Go(func() { assert.NoError(t, g.Do(t.Context(), 3, nothing)) })
 		synctest.Wait()
+		select {
+		case err := <-barred:
+			require.ErrorIs(t, err, fence.ErrStale, "at once, though the work of term 1 continues")
+		default:
+			t.Error("a waiter is not told that a greater term was seen")
+		}
 		close(release)
 		wg.Wait()
 	})

@@ -14,7 +14,7 @@ type Gate struct {
 	highest uint64
 	current int           // admitted work of the highest term that has not ended
 	older   int           // the same for lower terms
-	clear   chan struct{} // closed when older is 0; nil without a waiter
+	changed chan struct{} // closed when older is 0 or highest grows; nil without a waiter
 }
 
 // Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it
@@ -56,7 +56,7 @@ func (g *Gate) Highest() uint64 {
 	return g.highest
 }
 
-// enter admits work, or returns a channel that is closed when work of lower terms has ended.
+// enter admits work, or returns a channel that is closed when the work of lower terms has ended or a greater term was seen.
 func (g *Gate) enter(term uint64) (wait <-chan struct{}, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,10 +67,10 @@ func (g *Gate) enter(term uint64) (wait <-chan struct{}, err error) {
 		g.current++
 		return nil, nil
 	}
-	if g.clear == nil {
-		g.clear = make(chan struct{})
+	if g.changed == nil {
+		g.changed = make(chan struct{})
 	}
-	return g.clear, nil
+	return g.changed, nil
 }
 
 // leave counts work that has ended.
@@ -82,9 +82,8 @@ func (g *Gate) leave(term uint64) {
 		return
 	}
 	g.older--
-	if g.older == 0 && g.clear != nil {
-		close(g.clear)
-		g.clear = nil
+	if g.older == 0 {
+		g.wakeLocked()
 	}
 }
 
@@ -95,6 +94,15 @@ func (g *Gate) raiseLocked(term uint64) error {
 	if term > g.highest {
 		g.older, g.current = g.older+g.current, 0
 		g.highest = term
+		g.wakeLocked()
 	}
 	return nil
+}
+
+// wakeLocked wakes all waiters, which try again.
+func (g *Gate) wakeLocked() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
 }
