@@ -9,9 +9,12 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// sqliteBusy is SQLITE_BUSY: another connection has the lock of the file. No wait helps against its variants, such as the one for a
-// transaction that has read the past.
-const sqliteBusy = 5
+// Result codes of SQLite. SQLITE_BUSY, the lowest byte of all its variants, means that another connection has the lock of the file. No wait
+// helps against SQLITE_BUSY_SNAPSHOT: the transaction has read the past.
+const (
+	sqliteBusy         = 5
+	sqliteBusySnapshot = 517
+)
 
 // whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because a
 // driver does not notice the end of ctx while SQLite waits. f does one statement, before which its connection holds no lock. On
@@ -23,7 +26,7 @@ func (s *Store) whileBusy(ctx context.Context, f func() error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Microsecond, Factor: 2, Jitter: 1, Cap: 5 * time.Millisecond}
 	busy := func(err error) bool {
 		var e interface{ Code() int }
-		return errors.As(err, &e) && e.Code() == sqliteBusy
+		return errors.As(err, &e) && e.Code()&0xff == sqliteBusy && e.Code() != sqliteBusySnapshot
 	}
 	return retry.OnError(ctx, backoff, busy, func(context.Context) error { return f() })
 }

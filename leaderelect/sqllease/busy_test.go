@@ -23,9 +23,11 @@ type sqliteError int
 func (e sqliteError) Code() int     { return int(e) }
 func (e sqliteError) Error() string { return fmt.Sprintf("SQLite error %d", int(e)) }
 
-// The codes of SQLite: the file is locked, and the transaction has read a state that others have replaced.
+// The codes of SQLite: the file is locked, another process repairs it after a crash, and the transaction has read a state that others have
+// replaced.
 const (
 	busy         sqliteError = 5
+	busyRecovery sqliteError = 261
 	busySnapshot sqliteError = 517
 )
 
@@ -72,7 +74,7 @@ func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 				released := time.Now().Add(time.Second)
 				server.before = func(string) error {
 					if time.Now().Before(released) {
-						return busy
+						return busyRecovery
 					}
 					return nil
 				}

@@ -50,7 +50,16 @@ type conn struct{ *server }
 
 func (c conn) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
 func (c conn) Close() error                        { return nil }
-func (c conn) Begin() (driver.Tx, error)           { return tx(c), nil }
+
+// Begin may find the file locked, as BEGIN IMMEDIATE does.
+func (c conn) Begin() (driver.Tx, error) {
+	if c.before != nil {
+		if err := c.before("BEGIN"); err != nil {
+			return nil, err
+		}
+	}
+	return tx(c), nil
+}
 
 func (c conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	rows, err := c.do(ctx, query, args)

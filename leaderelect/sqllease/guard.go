@@ -87,7 +87,11 @@ func (s *Store) GuardQuery() string { return s.stmt.guard }
 // The transaction uses a connection of the store's pool. If the work can use all of them, renewals wait. In that case,
 // give the work its own pool and use [Store.Guard].
 func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+	var tx *sql.Tx
+	err := s.whileBusy(ctx, func() (err error) {
+		tx, err = s.db.BeginTx(ctx, nil) // finds the file locked if the driver begins with BEGIN IMMEDIATE
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("sqllease: begin: %w", err)
 	}
