@@ -283,13 +283,14 @@ func newest(dir string) (uint64, error) {
 func numberOf(name string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, recordSuffix)
 	n, err := strconv.ParseUint(digits, 10, 64)
-	return n, ok && err == nil && n > 0
+	return n, ok && err == nil && n > 0 && name == recordName(n)
 }
 
-// recordPath returns the name of the record file with a number.
-func recordPath(dir string, number uint64) string {
-	return filepath.Join(dir, fmt.Sprintf("%020d%s", number, recordSuffix))
-}
+// recordName returns the name of the record file with a number.
+func recordName(number uint64) string { return fmt.Sprintf("%020d%s", number, recordSuffix) }
+
+// recordPath returns the path of the record file with a number.
+func recordPath(dir string, number uint64) string { return filepath.Join(dir, recordName(number)) }
 
 // writeSynced writes a new file and syncs it.
 func writeSynced(path string, data []byte) error {
