@@ -117,15 +117,16 @@ func (s *Slots) confirmOnce(ctx context.Context, patience time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("shard: encode record: %w", err)
 	}
-	e, err := call(func(ctx context.Context) (leaderelect.Entry, error) { return store.Get(ctx, key) })
+	get := func(ctx context.Context) (leaderelect.Entry, error) { return store.Get(ctx, key) }
+	e, err := call(get)
 	if errors.Is(err, leaderelect.ErrNotFound) {
 		_, err = call(func(ctx context.Context) (leaderelect.Entry, error) {
 			return store.Create(ctx, leaderelect.Entry{Key: key, Value: value})
 		})
-		if errors.Is(err, leaderelect.ErrConflict) { // another replica has created it at the same time
-			return s.confirmOnce(ctx, patience)
+		if !errors.Is(err, leaderelect.ErrConflict) {
+			return err
 		}
-		return err
+		e, err = call(get) // another replica has created it at the same time; if it is still not there, the caller tries again later
 	}
 	if err != nil {
 		return err

@@ -2,8 +2,10 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // numbered makes a replica have another number of slots.
@@ -48,6 +51,42 @@ func TestConcurrentReplicasAgreeOnOneSlotCount(t *testing.T) {
 		a, b := w.join(t, "a", nil), w.join(t, "b", numbered(8))
 		after(time.Second)
 		require.True(t, len(a.Owned()) == 16 && len(b.Owned()) == 0 || len(a.Owned()) == 0 && len(b.Owned()) == 8)
+	})
+}
+
+// lagging is a store whose reads are stale at first: the record under the key is not there yet.
+type lagging struct {
+	shardLink
+	until   time.Time
+	creates *atomic.Int64
+}
+
+func (l lagging) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	if time.Now().Before(l.until) {
+		return leaderelect.Entry{}, errors.Join(wait.Sleep(ctx, latency), leaderelect.ErrNotFound)
+	}
+	return l.shardLink.Get(ctx, key)
+}
+
+func (l lagging) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	l.creates.Add(1)
+	return l.shardLink.Create(ctx, e)
+}
+
+func TestReplicaWithStaleReadsWaitsBetweenAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1)
+		w.join(t, "a", nil)
+		after(time.Second)
+		var creates atomic.Int64
+		b := w.join(t, "b", func(cfg *shard.Config) {
+			cfg.Lease.Store = lagging{cfg.Lease.Store.(shardLink), time.Now().Add(5 * retry), &creates}
+		})
+		after(5 * retry)
+		assert.LessOrEqual(t, creates.Load(), int64(12), "two per RetryPeriod")
+		after(2 * retry)
+		_, known := b.Owner("key")
+		assert.True(t, known, "it takes part")
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -17,17 +16,6 @@ type membership struct {
 	slots *Slots
 	store leaderelect.LeaseStore
 	left  []*lease.Link // of electors with calls that have not returned; belongs to the goroutine of run
-
-	mu sync.Mutex
-	// mu guards the following.
-	number int // nobody if this replica is not a member
-}
-
-// held returns the number of this member, or nobody.
-func (m *membership) held() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.number
 }
 
 // run keeps a membership until ctx ends. If one is lost, run takes another.
@@ -62,8 +50,6 @@ func (m *membership) join(ctx context.Context, n int) {
 	cfg.Key = memberKey(cfg.Key, n)
 	cfg.Hooks = leaderelect.Hooks{Request: cfg.Hooks.Request} // a membership is no leadership to users
 	cfg.OnStartedLeading = func(ctx context.Context, _ *leaderelect.Leadership) error {
-		m.set(n)
-		defer m.set(nobody)
 		s.peers.nudge()
 		<-ctx.Done()
 		return nil
@@ -86,10 +72,4 @@ func (m *membership) join(ctx context.Context, n int) {
 	}
 	_ = e.RunOnce(ctx) // a membership that was lost is taken again
 	m.left = slices.DeleteFunc(append(m.left, link), func(l *lease.Link) bool { return l.Left(0) == nil })
-}
-
-func (m *membership) set(n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.number = n
 }

@@ -26,14 +26,18 @@ func TestCallOfLostMembershipIsStuckOnlyIfItHangs(t *testing.T) {
 				})
 				began := <-hung
 				after(renew + retry)
-				assert.Len(t, a.Members(), 2, "the one that was lost and has not expired, and another, which did not wait for the call")
+				taken, err := w.store.List(t.Context(), "shards/member/")
+				require.NoError(t, err)
+				assert.Len(t, taken, 2, "the one that was lost and has not expired, and another, which did not wait for the call")
+				assert.Len(t, a.Members(), 1)
 				if returns {
 					close(release)
 				}
 				after(calm)
 				require.Equal(t, 4, ownedTogether(t, a))
 				require.Greater(t, time.Since(began), calm)
-				begin, err := time.Now(), a.stop()
+				begin := time.Now()
+				err = a.stop()
 				if returns {
 					require.NoError(t, err)
 				} else {
@@ -44,6 +48,37 @@ func TestCallOfLostMembershipIsStuckOnlyIfItHangs(t *testing.T) {
 				}
 				w.checkNow(t)
 			})
+		})
+	}
+}
+
+// A replica that loses its membership takes another before the first one has expired. It is still one replica, with all its slots.
+func TestReplicaWithTwoMembershipsCountsOnce(t *testing.T) {
+	for _, watches := range []func(*shard.Config){nil, telling} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, 8)
+			a := w.join(t, "a", watches)
+			w.settle(t, calm, a) // so its number is 0
+			b := w.join(t, "b", watches)
+			w.settle(t, calm, a, b)
+			after(calm)
+			w.mu.Lock()
+			acquired := w.acquired
+			a.deaf = map[string]bool{"shards/member/0": true}
+			w.mu.Unlock()
+			for range 4 * lease / time.Second {
+				after(time.Second)
+				require.Equal(t, 8, ownedTogether(t, a, b))
+				require.Len(t, a.Members(), 2)
+				require.Len(t, b.Members(), 2)
+			}
+			w.mu.Lock()
+			assert.Equal(t, acquired, w.acquired, "no slot moves")
+			w.mu.Unlock()
+			taken, err := w.store.List(t.Context(), "shards/member/")
+			require.NoError(t, err)
+			assert.Len(t, taken, 3, "a has lost its first membership")
+			w.checkNow(t)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -40,7 +41,7 @@ type member struct {
 
 // snapshot has the members and the owners of the slots.
 type snapshot struct {
-	members []member // in order of their numbers
+	members []member // in order of their numbers, each replica once
 	owners  []int    // member by slot; nobody if the slot is free or its owner is no member
 	free    []bool   // by slot: it was released or has expired
 	vacant  int      // the first free member number; nobody if there is none, or nothing has been read yet
@@ -111,13 +112,21 @@ func (p *peers) snapshot(slots, members int) snapshot {
 	numbers := make(map[string]int, members) // by incarnation
 	for n := range members {
 		o, ok := p.seen[memberKey(p.key, n)]
-		switch free := !ok || !o.Held() || p.expired(o); {
-		case !free:
-			s.members = append(s.members, member{n, leaderOf(o.Record), o.Record.Declines})
-			numbers[o.Record.Incarnation] = n
-		case s.vacant == nobody && p.seen != nil:
-			s.vacant = n
+		if free := !ok || !o.Held() || p.expired(o); free {
+			if s.vacant == nobody && p.seen != nil {
+				s.vacant = n
+			}
+			continue
 		}
+		// A replica that has lost its membership and taken another is still one member. It renews the record that has changed last.
+		before, twice := numbers[o.Record.Incarnation]
+		if !twice || o.Since.After(p.seen[memberKey(p.key, before)].Since) {
+			numbers[o.Record.Incarnation] = n
+		}
+	}
+	for _, n := range slices.Sorted(maps.Values(numbers)) {
+		o := p.seen[memberKey(p.key, n)]
+		s.members = append(s.members, member{n, leaderOf(o.Record), o.Record.Declines})
 	}
 	for n := range slots {
 		owner := nobody

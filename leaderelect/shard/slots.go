@@ -59,7 +59,7 @@ func New(cfg Config) (*Slots, error) {
 	if _, watches := store.(leaderelect.Watcher); !watches && cfg.Slots > 1 {
 		store = told{store, s.peers} // one List for all slots, instead of one Get per slot
 	}
-	s.membership = &membership{slots: s, store: store, number: nobody}
+	s.membership = &membership{slots: s, store: store}
 	for n := range cfg.Slots {
 		one, err := newSlot(s, n, store)
 		if err != nil {
@@ -183,7 +183,7 @@ func (s *Slots) Members() []leaderelect.Leader {
 // Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
 //
 //   - A slot has a problem that leaderelect.Elector.Check reports for a leadership.
-//   - DrainTimeout has passed, and a slot waits for work whose done was not called.
+//   - DrainTimeout has passed, or is negative, and a slot waits for work whose done was not called.
 //   - The store has never answered a read, or answers reads and no writes. It is one error for all slots.
 //   - The number of slots cannot be read or recorded.
 //
@@ -223,12 +223,12 @@ func (s *Slots) declined() []int {
 func (s *Slots) replan() {
 	now := s.peers.snapshot(s.cfg.Slots, s.cfg.Members)
 	numbers := make([]int, 0, len(now.members))
+	own := nobody - 1 // if this replica is no member, it must not match a slot that the plan gives to nobody
 	for _, m := range now.members {
 		numbers = append(numbers, m.number)
-	}
-	own := s.membership.held()
-	if !slices.Contains(numbers, own) {
-		own = nobody - 1 // this replica is no member, and must not match a slot that the plan gives to nobody
+		if m.leader.Incarnation == s.incarnation {
+			own = m.number // until others see that the membership is lost, they leave the slots to this replica
+		}
 	}
 	declined := make(map[[2]int]bool) // slot and member
 	for _, m := range now.members {
