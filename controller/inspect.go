@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -46,6 +48,10 @@ type Inspector interface {
 
 	// Key describes one key. It returns false if the text names no key.
 	Key(text string) (KeyInfo, bool)
+
+	// Slot returns the slot of the key, if c shares its keys: see [Controller.Share]. It returns false if c does not, if the text names no
+	// key, or if Config.ShardKey panics.
+	Slot(text string) (slot int, ok bool)
 
 	// Stack returns the stack of the goroutine that reconciles the key, or nil if the key is not in flight. It stops all goroutines for a
 	// moment, as [Controller.Check] does for a stuck reconcile.
@@ -90,6 +96,21 @@ func (i inspector[K]) Key(text string) (KeyInfo, bool) {
 		return KeyInfo{}, false
 	}
 	return describe(i.c.agenda.Of(key), i.flying()[key]), true
+}
+
+func (i inspector[K]) Slot(text string) (slot int, ok bool) {
+	slots := i.c.slots.Load()
+	if slots == nil {
+		return 0, false
+	}
+	key, ok := i.find(text)
+	err := wait.Call(context.Background(), func(context.Context) error {
+		if ok {
+			slot = (*slots).Slot(i.c.cfg.ShardKey(key))
+		}
+		return nil
+	})
+	return slot, ok && err == nil
 }
 
 func (i inspector[K]) Stack(text string) []byte {

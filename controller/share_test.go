@@ -157,6 +157,8 @@ func TestPanickingShardKeyIsReconcilePanic(t *testing.T) {
 		}}
 		c, reports := newController(t, cfg, noop)
 		c.Share(byText{})
+		_, ok := c.Inspect().Slot("a")
+		assert.False(t, ok)
 		looptest.Start(t, c.Run)
 		c.Add("a")
 		synctest.Wait()
@@ -171,6 +173,27 @@ func TestPanickingShardKeyIsReconcilePanic(t *testing.T) {
 		assert.Equal(t, controller.Succeeded, all[0].Outcome)
 		assert.Equal(t, 2, all[0].Attempt)
 	})
+}
+
+func TestInspectorFindsSlotOfKey(t *testing.T) {
+	slots, err := shard.New(shard.Config{
+		Slots: 16, Lease: leaderelect.Config{Store: newLeases(), Key: "things"},
+		OnAcquired: func(context.Context, int) error { return nil },
+	})
+	require.NoError(t, err)
+	c, err := controller.New("things", func(context.Context, int) (controller.Result, error) {
+		return controller.Result{}, nil
+	}, controller.Config[int]{ShardKey: func(key int) string { return fmt.Sprint("tenant ", key/10) }})
+	require.NoError(t, err)
+	in := c.Inspect()
+	_, ok := in.Slot("17")
+	assert.False(t, ok, "the keys are not shared")
+	c.Share(slots)
+	slot, ok := in.Slot("17")
+	assert.True(t, ok)
+	assert.Equal(t, slots.Slot("tenant 1"), slot)
+	_, ok = in.Slot("x")
+	assert.False(t, ok, "no key")
 }
 
 // marked are slots that this replica owns. The contexts of their work have a value.

@@ -19,8 +19,9 @@ type keyPage struct {
 	Name   string   `json:"name"` // the text of the key
 	Why    []string `json:"why,omitempty"`
 
-	Key         *keyView     `json:"key,omitempty"` // the state in the queue; none without a queue
-	Running     bool         `json:"running"`       // of the queue
+	Key         *keyView     `json:"key,omitempty"`  // the state in the queue; none without a queue
+	Slot        *slotView    `json:"slot,omitempty"` // that holds the key; none without slots
+	Running     bool         `json:"running"`        // of the queue
 	QueuePaused bool         `json:"queuePaused"`
 	Age         float64      `json:"ageSeconds,omitempty"` // time in flight
 	Stack       string       `json:"stack,omitempty"`      // of the goroutine, if the key is in flight
@@ -92,7 +93,8 @@ func (h *Handler) key(r *http.Request) (page, error) {
 	}, eventsOfKey)
 	k.Tree = treeOf(ps, about)
 	if isQueue {
-		k.Why = k.explain(situationOf(ps, c))
+		at := situationOf(ps, c, k.Name)
+		k.Slot, k.Why = at.slot, k.explain(at)
 	}
 	return page{"key", k}, nil
 }

@@ -52,6 +52,7 @@ type electionView struct {
 type leaderView struct {
 	Identity string            `json:"identity"`
 	Term     uint64            `json:"term,omitempty"`
+	Since    time.Time         `json:"since,omitzero"` // by the clock of the leader
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
@@ -67,11 +68,14 @@ type slotsView struct {
 }
 
 type slotView struct {
-	Slot     int    `json:"slot"`
-	Owner    string `json:"owner,omitempty"`
-	Term     uint64 `json:"term,omitempty"`
-	Here     bool   `json:"here"`
-	Replicas int    `json:"-"` // the number of the owner, for its color
+	Slot     int       `json:"slot"`
+	Owner    string    `json:"owner,omitempty"`
+	Term     uint64    `json:"term,omitempty"`
+	Since    time.Time `json:"since,omitzero"` // by the clock of the owner
+	Here     bool      `json:"here"`
+	Replicas int       `json:"-"` // the number of the owner, for its color
+
+	owner leaderView
 }
 
 type queueView struct {
@@ -284,7 +288,9 @@ func electionOf(name string, e anElector) electionView {
 	return v
 }
 
-func leaderOf(l leaderelect.Leader) *leaderView { return &leaderView{l.Identity, l.Term, l.Metadata} }
+func leaderOf(l leaderelect.Leader) *leaderView {
+	return &leaderView{l.Identity, l.Term, l.Since, l.Metadata}
+}
 
 func slotsOf(name string, s someSlots) slotsView {
 	var stats shard.Stats = s.Stats()
@@ -299,7 +305,7 @@ func slotsOf(name string, s someSlots) slotsView {
 	}
 	owned := s.Owned()
 	for n, l := range s.Owners() {
-		v.Slots = append(v.Slots, slotView{n, l.Identity, l.Term, slices.Contains(owned, n), numbers[l.Incarnation]})
+		v.Slots = append(v.Slots, slotView{n, l.Identity, l.Term, l.Since, slices.Contains(owned, n), numbers[l.Incarnation], *leaderOf(l)})
 	}
 	if stats.LastError != nil {
 		v.Error = stats.LastError.Error()

@@ -19,12 +19,14 @@ type situation struct {
 	sources   int
 	unsynced  []string       // sources
 	elections []electionView // of the manager
-	slots     []slotsView    // of the manager
+	slot      *slotView      // of the key; nil if it has none
+	slots     int            // of the manager
 }
 
-// situationOf returns the situation of c.
-func situationOf(ps parts, c aController) situation {
+// situationOf returns the situation of c and the slot of a key.
+func situationOf(ps parts, c aController, key string) situation {
 	at := situation{stats: c.Stats()}
+	slot, shared := c.Inspect().Slot(key)
 	for _, s := range c.Sources() {
 		at.sources++
 		if in, ok := s.(anInformer); ok && !in.HasSynced() {
@@ -41,7 +43,9 @@ func situationOf(ps parts, c aController) situation {
 			case anElector:
 				at.elections = append(at.elections, electionOf(p.name, v))
 			case someSlots:
-				at.slots = append(at.slots, slotsOf(p.name, v))
+				if s := slotsOf(p.name, v); shared && slot < len(s.Slots) {
+					at.slot, at.slots = &s.Slots[slot], len(s.Slots)
+				}
 			}
 		}
 	}
@@ -55,10 +59,13 @@ const mostSentences = 3
 func (k *keyPage) explain(at situation) (why []string) {
 	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	if !k.Running {
-		say("%s", at.absence())
+		say("%s", at.absence(k.Now))
 	}
 	if k.QueuePaused {
 		say("The whole controller is paused.")
+	}
+	if text := at.elsewhere(k.Now); text != "" {
+		say("%s", text)
 	}
 	if text := k.state(at); text != "" {
 		say("%s", text)
@@ -108,19 +115,33 @@ func (k *keyPage) state(at situation) string {
 		return fmt.Sprintf("It was paused %s ago. If it is added, it is held until it is resumed.", words.Span(now.Sub(v.PausedSince)))
 	}
 	switch {
-	case !k.Running:
+	case !k.Running || at.elsewhere(now) != "":
 		return "" // another replica may be reconciling it
 	case len(k.Objects) == 0 && at.sources > 0:
 		return "Nothing to do: no cache of this controller has an object with this key."
 	}
-	text := "Nothing to do: there has been no change since its last reconcile."
-	for _, s := range at.slots {
-		if s.Owned < len(s.Slots) {
-			text = fmt.Sprintf("Nothing to do here. This replica owns %d of %d slots: if the key is in another one, its owner reconciles it.",
-				s.Owned, len(s.Slots))
-		}
+	return "Nothing to do: there has been no change since its last reconcile."
+}
+
+// elsewhere returns which replica reconciles a key that this one does not, or "".
+func (at situation) elsewhere(now time.Time) string {
+	switch s := at.slot; {
+	case s == nil || s.Here:
+		return ""
+	case s.Owner == "":
+		return fmt.Sprintf("Slot %d of %d, which holds this key, has no owner that this replica knows of.", s.Slot, at.slots)
+	default:
+		return fmt.Sprintf("Slot %d of %d, which holds this key, has belonged to %s%s. That replica reconciles it.",
+			s.Slot, at.slots, describe(s.owner), s.owner.tenure(now))
 	}
-	return text
+}
+
+// tenure returns for how long l has led, or "" if its record does not say.
+func (l leaderView) tenure(now time.Time) string {
+	if l.Since.IsZero() {
+		return ""
+	}
+	return " for " + words.Span(now.Sub(l.Since))
 }
 
 // hold returns what holds a held key, and since when.
@@ -160,7 +181,7 @@ func (at situation) wait(ready time.Duration) string {
 }
 
 // absence returns why a controller does not run.
-func (at situation) absence() string {
+func (at situation) absence(now time.Time) string {
 	if at.managed == nil {
 		return "The controller is not running."
 	}
@@ -179,7 +200,7 @@ func (at situation) absence() string {
 		case e.Leader == nil:
 			return "It is not reconciled: no replica leads."
 		default:
-			return "This replica does not lead. According to the lease, " + describe(*e.Leader) + " does, and reconciles it."
+			return "This replica does not lead. According to the lease, " + describe(*e.Leader) + " has led" + e.Leader.tenure(now) + ", and reconciles it."
 		}
 	}
 	return "The controller is not running yet: it waits for its turn to start."

@@ -3,6 +3,7 @@ package debug_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/debug"
+	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -76,32 +78,50 @@ func TestWhyNamesReplicaThatReconcilesKey(t *testing.T) {
 		_, b, ofB := plain(t, manager.Config{Election: lease("b")}, idle, controller.Config[string]{})
 		assert.Equal(t, "It is not reconciled: no replica leads.", why(t, ofA, "sites", "berlin"))
 		running(t, a)
+		time.Sleep(3 * time.Second)
 		running(t, b)
 		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, ofA, "sites", "berlin"))
-		assert.Equal(t, "This replica does not lead. According to the lease, a (page http://a:6060/debug/) does, and reconciles it.",
+		assert.Equal(t, "This replica does not lead. According to the lease, a (page http://a:6060/debug/) has led for 3.0 s, and reconciles it.",
 			why(t, ofB, "sites", "berlin"))
 	})
 }
 
-func TestWhyMentionsSlotsOfOtherReplicas(t *testing.T) {
+func TestWhyNamesOwnerOfSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
 		slots := func(name string) manager.Config {
-			return manager.Config{Shards: &shard.Config{
-				Slots: 4, Lease: leaderelect.Config{Store: leases, Key: "ops", Identity: name, Logger: quiet},
-			}}
+			return manager.Config{Shards: &shard.Config{Slots: 4, Lease: leaderelect.Config{
+				Store: leases, Key: "ops", Identity: name, Logger: quiet, Metadata: map[string]string{"page": "http://" + name + ":6060/debug/"},
+			}}}
 		}
+		const done = "Nothing to do: there has been no change since its last reconcile."
 		_, a, ofA := plain(t, slots("a"), idle, controller.Config[string]{})
-		_, b, _ := plain(t, slots("b"), idle, controller.Config[string]{})
+		_, b, ofB := plain(t, slots("b"), idle, controller.Config[string]{})
 		running(t, a)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, ofA, "sites", "berlin"))
+		assert.Equal(t, done, why(t, ofA, "sites", "berlin"))
+		assert.Contains(t, why(t, ofB, "sites", "berlin"), "of 4, which holds this key, has no owner that this replica knows of.", "b has read nothing yet")
 		running(t, b)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		assert.Equal(t, "Nothing to do here. This replica owns 2 of 4 slots: if the key is in another one, its owner reconciles it.",
-			why(t, ofA, "sites", "berlin"))
+		elsewhere := 0
+		for _, key := range []string{"berlin", "oslo", "accra", "quito", "lima", "osaka"} {
+			here, there, name := ofA, ofB, "a"
+			if at(readJSON(t, ofA, "key?queue=sites&key="+key), "slot.here") != "true" {
+				here, there, name = ofB, ofA, "b"
+				elsewhere++
+			}
+			page := readJSON(t, there, "key?queue=sites&key="+key)
+			assert.Equal(t, done, why(t, here, "sites", key))
+			since, err := time.Parse(time.RFC3339, at(page, "slot.since"))
+			require.NoError(t, err)
+			assert.Equal(t, fmt.Sprintf("Slot %s of 4, which holds this key, has belonged to %s (page http://%s:6060/debug/) for %s. "+
+				"That replica reconciles it.", at(page, "slot.slot"), name, name, words.Span(time.Since(since))), why(t, there, "sites", key))
+			assert.Greater(t, time.Since(since), 30*time.Second)
+		}
+		assert.NotZero(t, elsewhere)
+		assert.NotEqual(t, 6, elsewhere)
 	})
 }
 

@@ -69,6 +69,9 @@ type Leader struct {
 	Incarnation string            // random: tells electors of one identity apart
 	Term        uint64            // the fencing token of this leadership
 	Metadata    map[string]string // Config.Metadata of the leader
+
+	// Since is the time at which this leadership began, by the clock of the leader. It is for people.
+	Since time.Time
 }
 
 // New returns an elector. The error names each field of cfg that is out of its bounds.

@@ -26,11 +26,15 @@ func TestLeaderReturnsLastSeenLeader(t *testing.T) {
 			require.False(t, p.IsLeader())
 			require.NoError(t, p.Check(0))
 		}
+		began := time.Now()
 		startBoth(a, b)
 		after(time.Second)
 		want := leaderelect.Leader{
 			Identity: "a", Incarnation: w.read().Incarnation, Term: 1, Metadata: map[string]string{"address": "10.0.0.7"},
 		}
+		first, _ := b.Leader()
+		want.Since = first.Since
+		assert.WithinDuration(t, began, want.Since, 100*time.Millisecond)
 		for _, p := range w.parties {
 			got, known := p.Leader()
 			require.True(t, known)

@@ -155,5 +155,5 @@ func viewOf(e Entry, at time.Time) lease.View {
 
 // leaderOf returns the leader in a record.
 func leaderOf(r lease.Record) Leader {
-	return Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
+	return Leader{r.Holder, r.Incarnation, r.Term, maps.Clone(r.Metadata), r.AcquireTime.Round(0)}
 }

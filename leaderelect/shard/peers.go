@@ -165,5 +165,7 @@ func viewOf(e leaderelect.Entry, at time.Time) lease.View {
 
 // leaderOf returns the holder of a record.
 func leaderOf(r lease.Record) leaderelect.Leader {
-	return leaderelect.Leader{Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata)}
+	return leaderelect.Leader{
+		Identity: r.Holder, Incarnation: r.Incarnation, Term: r.Term, Metadata: maps.Clone(r.Metadata), Since: r.AcquireTime.Round(0),
+	}
 }
