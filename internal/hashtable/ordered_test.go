@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/setpoint-go/setpoint/internal/hashtable"
-	"github.com/stretchr/testify/require"
 )
 
 // The model is a list of the keys in order of arrival, and a map. Each seed has phases in which the map grows and shrinks.
@@ -31,8 +31,12 @@ func TestOrderedMapMatchesListAndMap(t *testing.T) {
 				delete(values, key)
 			} else {
 				e, fresh := o.Push(key, o.Hash(key))
-				require.Equal(t, !present, fresh)
-				require.Equal(t, values[key], e.Value, "a new node has no value")
+				if want := !present; fresh != want {
+					t.Fatalf("fresh = %v, want %v", fresh, want)
+				}
+				if e.Value != values[key] {
+					t.Fatalf("e.Value = %d, want %d: a new node has no value", e.Value, values[key])
+				}
 				e.Value, values[key] = step, step
 				if fresh {
 					order = append(order, key)
@@ -48,36 +52,62 @@ func TestOrderedMapMatchesListAndMap(t *testing.T) {
 
 func requireSame(t *testing.T, o *hashtable.Ordered[int, int], order []int, values map[int]int) {
 	t.Helper()
-	require.NoError(t, o.Check())
-	require.Equal(t, len(order), o.Len())
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.Len(), len(order); got != want {
+		t.Fatalf("o.Len() = %d, want %d", got, want)
+	}
 	var forward, backward []int
 	for e := range o.All() {
 		forward = append(forward, e.Key)
-		require.Equal(t, values[e.Key], e.Value)
+		if e.Value != values[e.Key] {
+			t.Fatalf("e.Value = %d, want %d", e.Value, values[e.Key])
+		}
 	}
 	for e := range o.Backward() {
 		backward = append(backward, e.Key)
 	}
 	slices.Reverse(backward)
-	require.Equal(t, order, forward)
-	require.Equal(t, order, backward)
-	require.Nil(t, o.Get(-1))
-	require.Equal(t, -1, o.Search(-1, o.Hash(-1)))
+	if diff := cmp.Diff(order, forward); diff != "" {
+		t.Fatalf("forward mismatch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(order, backward); diff != "" {
+		t.Fatalf("backward mismatch (-want +got):\n%s", diff)
+	}
+	if got := o.Get(-1); got != nil {
+		t.Fatalf("o.Get(-1) = %+v, want nil", got)
+	}
+	if got := o.Search(-1, o.Hash(-1)); got != -1 {
+		t.Fatalf("o.Search(-1, o.Hash(-1)) = %d, want -1", got)
+	}
 	if len(order) == 0 {
-		require.Nil(t, o.First())
-		require.Nil(t, o.Last())
+		if got := o.First(); got != nil {
+			t.Fatalf("o.First() = %+v, want nil", got)
+		}
+		if got := o.Last(); got != nil {
+			t.Fatalf("o.Last() = %+v, want nil", got)
+		}
 		return
 	}
-	require.Equal(t, order[0], o.First().Key)
-	require.Equal(t, order[len(order)-1], o.Last().Key)
+	if got := o.First().Key; got != order[0] {
+		t.Fatalf("o.First().Key = %d, want %d", got, order[0])
+	}
+	if got, want := o.Last().Key, order[len(order)-1]; got != want {
+		t.Fatalf("o.Last().Key = %d, want %d", got, want)
+	}
 }
 
 func TestPlacesCountFromZeroUntilANodeIsRemoved(t *testing.T) {
 	o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
 	for key := range 100 {
 		o.Push(key, o.Hash(key))
-		require.Equal(t, key, o.Search(key, o.Hash(key)))
-		require.Equal(t, key, o.At(key).Key)
+		if got := o.Search(key, o.Hash(key)); got != key {
+			t.Fatalf("o.Search(%d, o.Hash(key)) = %d, want %d", key, got, key)
+		}
+		if got := o.At(key).Key; got != key {
+			t.Fatalf("o.At(key).Key = %d, want %d", got, key)
+		}
 	}
 }
 
@@ -86,12 +116,18 @@ func TestEmptiedOrderedMapReleasesMemory(t *testing.T) {
 	for key := range 10_000 {
 		o.Push(key, o.Hash(key))
 	}
-	require.GreaterOrEqual(t, o.Room(), 10_000)
+	if got := o.Room(); got < 10_000 {
+		t.Fatalf("o.Room() = %d, want at least 10_000", got)
+	}
 	for key := range 10_000 {
 		o.Remove(o.Get(key))
 	}
-	require.LessOrEqual(t, o.Room(), 64)
-	require.NoError(t, o.Check())
+	if got := o.Room(); got > 64 {
+		t.Fatalf("o.Room() = %d, want at most 64", got)
+	}
+	if err := o.Check(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // The queue is never empty, so the ring wraps around without growing.
@@ -103,7 +139,9 @@ func TestRingInUseDoesNotGrow(t *testing.T) {
 			o.Remove(o.First())
 		}
 	}
-	require.LessOrEqual(t, o.Room(), 8)
+	if got := o.Room(); got > 8 {
+		t.Fatalf("o.Room() = %d, want at most 8", got)
+	}
 	for range o.All() {
 		break
 	}

@@ -1,12 +1,12 @@
 package hashtable_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/internal/hashtable"
-	"github.com/stretchr/testify/require"
 )
 
 // find returns whether s has number under hash.
@@ -31,7 +31,9 @@ func TestSlotsMatchListForAnyHashes(t *testing.T) {
 			if n := len(in); n > 0 && (r.IntN(5) == 0 || step > 60 && r.IntN(3) > 0) {
 				i := r.IntN(n)
 				s.Remove(in[i].hash, in[i].number)
-				require.False(t, find(&s, in[i].hash, in[i].number), "seed %d, step %d", seed, step)
+				if find(&s, in[i].hash, in[i].number) {
+					t.Fatalf("seed %d, step %d: find(&s, %d, %d) = true, want false", seed, step, in[i].hash, in[i].number)
+				}
 				in = slices.Delete(in, i, i+1)
 			} else {
 				if hashtable.CapacityOf(s.Size()) == s.Len() {
@@ -41,15 +43,24 @@ func TestSlotsMatchListForAnyHashes(t *testing.T) {
 				s.Add(it.hash, it.number)
 				in = append(in, it)
 			}
-			require.NoError(t, s.Check(), "seed %d, step %d", seed, step)
-			require.Equal(t, len(in), s.Len())
+			if err := s.Check(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+			if got, want := s.Len(), len(in); got != want {
+				t.Fatalf("s.Len() = %d, want %d", got, want)
+			}
 			var all []item
 			for hash, number := range s.All() {
 				all = append(all, item{hash, number})
 			}
-			require.ElementsMatch(t, in, all, "seed %d, step %d", seed, step)
+			slices.SortFunc(all, func(a, b item) int { return cmp.Compare(a.number, b.number) })
+			if !slices.Equal(all, in) { // its numbers increase
+				t.Fatalf("seed %d, step %d: s.All(), sorted, = %v, want %v", seed, step, all, in)
+			}
 			for _, it := range in {
-				require.True(t, find(&s, it.hash, it.number), "seed %d, step %d", seed, step)
+				if !find(&s, it.hash, it.number) {
+					t.Fatalf("seed %d, step %d: find(&s, %d, %d) = false, want true", seed, step, it.hash, it.number)
+				}
 			}
 		}
 	}
@@ -64,14 +75,22 @@ func TestSlotLoopMayBreak(t *testing.T) {
 		n++
 		break
 	}
-	require.Equal(t, 1, n)
+	if n != 1 {
+		t.Fatalf("n = %d, want 1", n)
+	}
 }
 
 func TestTableHasInitialCapacity(t *testing.T) {
 	for items := range 1000 {
 		slots := hashtable.SlotsFor(items)
-		require.GreaterOrEqual(t, hashtable.CapacityOf(slots), items)
-		require.LessOrEqual(t, 5*hashtable.CapacityOf(slots), 4*slots, "an empty slot ends each search")
-		require.True(t, slots == 8 || hashtable.CapacityOf(slots/2) < items, "not more than needed")
+		if got := hashtable.CapacityOf(slots); got < items {
+			t.Fatalf("hashtable.CapacityOf(%d) = %d, want at least %d", slots, got, items)
+		}
+		if got, want := 5*hashtable.CapacityOf(slots), 4*slots; got > want {
+			t.Fatalf("5*hashtable.CapacityOf(slots) = %d, want at most %d: an empty slot ends each search", got, want)
+		}
+		if !(slots == 8 || hashtable.CapacityOf(slots/2) < items) {
+			t.Fatalf("hashtable.SlotsFor(%d) = %d: half as many suffice", items, slots)
+		}
 	}
 }
