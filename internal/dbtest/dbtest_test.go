@@ -6,8 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -19,12 +18,20 @@ import (
 func TestMemoryHoldsAppsAndLeases(t *testing.T) {
 	db := memory(t)
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := db.Get(t.Context(), "app", "a")
-	require.NoError(t, err)
-	require.Equal(t, r, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, got); diff != "" {
+		t.Fatalf("got mismatch (-want +got):\n%s", diff)
+	}
 	_, err = dbtest.Apps(t, db).Create(t.Context(), store.Object[dbtest.App]{Key: "a"})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		return leasetest.Backend{Store: dbtest.Leases(t, memory(t))}
 	})
@@ -32,7 +39,9 @@ func TestMemoryHoldsAppsAndLeases(t *testing.T) {
 
 func memory(t *testing.T) *store.Memory {
 	db, err := store.NewMemory(store.MemoryConfig{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return db
 }
 
@@ -72,5 +81,7 @@ func (f *failing) Errorf(format string, args ...any) {
 func TestBatchedWritesAtOneVersionAreDetected(t *testing.T) {
 	f := &failing{TB: t}
 	dbtest.WriteTogether(f, &stuck{Backend: memory(t)}, 2, 3)
-	assert.Len(t, f.failures, 5+2, "five more of that version, and two records of other ones: %q", f.failures)
+	if len(f.failures) != 5+2 {
+		t.Errorf("%d failures, want five more of that version, and two records of other ones: %q", len(f.failures), f.failures)
+	}
 }

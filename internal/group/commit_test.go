@@ -10,8 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/internal/group"
 )
@@ -64,14 +63,26 @@ func TestRequestsDuringTurnShareTheNext(t *testing.T) {
 		begin := time.Now()
 		var g sync.WaitGroup
 		for i := range 7 {
-			g.Go(func() { assert.NoError(t, d.Do(t.Context(), i)) })
+			g.Go(func() {
+				if err := d.Do(t.Context(), i); err != nil {
+					t.Errorf("d.Do(t.Context(), %d): %v", i, err)
+				}
+			})
 			synctest.Wait()
 		}
 		g.Wait()
-		assert.Equal(t, [][]int{{0}, {1, 2, 3, 4}, {5, 6}}, d.turns)
-		assert.Equal(t, 30*time.Millisecond, time.Since(begin))
-		require.NoError(t, d.Do(t.Context(), 7))
-		assert.Equal(t, []int{7}, d.turns[3], "after a pause, a request begins a turn at once")
+		if diff := cmp.Diff([][]int{{0}, {1, 2, 3, 4}, {5, 6}}, d.turns); diff != "" {
+			t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+		}
+		if got := time.Since(begin); got != 30*time.Millisecond {
+			t.Errorf("time.Since(begin) = %v, want %v", got, 30*time.Millisecond)
+		}
+		if err := d.Do(t.Context(), 7); err != nil {
+			t.Fatalf("d.Do(t.Context(), 7): %v", err)
+		}
+		if diff := cmp.Diff([]int{7}, d.turns[3]); diff != "" {
+			t.Errorf("d.turns[3] mismatch (-want +got), after a pause, a request begins a turn at once:\n%s", diff)
+		}
 	})
 }
 
@@ -80,11 +91,17 @@ func TestRequestsDuringBeginJoinTheTurn(t *testing.T) {
 		d := newDatabase(time.Millisecond, 10*time.Millisecond)
 		var g sync.WaitGroup
 		for i := range 3 {
-			g.Go(func() { assert.NoError(t, d.Do(t.Context(), i)) })
+			g.Go(func() {
+				if err := d.Do(t.Context(), i); err != nil {
+					t.Errorf("d.Do(t.Context(), %d): %v", i, err)
+				}
+			})
 			synctest.Wait()
 		}
 		g.Wait()
-		assert.Equal(t, [][]int{{0, 1, 2}}, d.turns)
+		if diff := cmp.Diff([][]int{{0, 1, 2}}, d.turns); diff != "" {
+			t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -94,12 +111,20 @@ func TestFailedBeginFailsOneRequest(t *testing.T) {
 		d.err = errors.New("no connection")
 		var g sync.WaitGroup
 		for i := range 3 {
-			g.Go(func() { assert.EqualError(t, d.Do(t.Context(), i), "no connection") })
+			g.Go(func() {
+				if err := d.Do(t.Context(), i); err == nil || err.Error() != "no connection" {
+					t.Errorf("d.Do(t.Context(), %d) = %v, want the error %q", i, err, "no connection")
+				}
+			})
 		}
 		g.Wait()
-		assert.Empty(t, d.turns)
+		if len(d.turns) != 0 {
+			t.Errorf("d.turns = %v, want none", d.turns)
+		}
 		d.err = nil
-		require.NoError(t, d.Do(t.Context(), 3))
+		if err := d.Do(t.Context(), 3); err != nil {
+			t.Fatalf("d.Do(t.Context(), 3): %v", err)
+		}
 	})
 }
 
@@ -118,45 +143,83 @@ func TestCallReturnsWhenContextEnds(t *testing.T) {
 		"while it waits, and is not run": func(t *testing.T, begin time.Time) {
 			d := newDatabase(0, 10*time.Millisecond)
 			first, second := call(t, d, 1, time.Hour), call(t, d, 2, time.Millisecond)
-			require.ErrorIs(t, <-second, ended)
-			assert.Equal(t, time.Millisecond, time.Since(begin))
-			require.NoError(t, <-first)
+			if err := <-second; !errors.Is(err, ended) {
+				t.Fatalf("<-second = %v, want %v", err, ended)
+			}
+			if got := time.Since(begin); got != time.Millisecond {
+				t.Errorf("time.Since(begin) = %v, want %v", got, time.Millisecond)
+			}
+			if err := <-first; err != nil {
+				t.Fatalf("<-first: %v", err)
+			}
 			synctest.Wait()
-			assert.Equal(t, [][]int{{1}}, d.turns)
+			if diff := cmp.Diff([][]int{{1}}, d.turns); diff != "" {
+				t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+			}
 		},
 		"while it begins a turn, and another begins one": func(t *testing.T, begin time.Time) {
 			d := newDatabase(10*time.Millisecond, 0)
 			first, second := call(t, d, 1, time.Millisecond), call(t, d, 2, time.Hour)
-			require.ErrorIs(t, <-first, ended)
-			require.NoError(t, <-second)
-			assert.Equal(t, [][]int{{2}}, d.turns)
-			assert.Equal(t, 11*time.Millisecond, time.Since(begin))
+			if err := <-first; !errors.Is(err, ended) {
+				t.Fatalf("<-first = %v, want %v", err, ended)
+			}
+			if err := <-second; err != nil {
+				t.Fatalf("<-second: %v", err)
+			}
+			if diff := cmp.Diff([][]int{{2}}, d.turns); diff != "" {
+				t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+			}
+			if got := time.Since(begin); got != 11*time.Millisecond {
+				t.Errorf("time.Since(begin) = %v, want %v", got, 11*time.Millisecond)
+			}
 		},
 		"during the turn, which continues for other requests": func(t *testing.T, begin time.Time) {
 			d := newDatabase(time.Millisecond, 10*time.Millisecond)
 			first, second := call(t, d, 1, 5*time.Millisecond), call(t, d, 2, time.Hour)
-			require.ErrorIs(t, <-first, ended)
-			assert.Equal(t, 5*time.Millisecond, time.Since(begin))
-			require.NoError(t, <-second)
-			assert.Equal(t, 11*time.Millisecond, time.Since(begin))
-			assert.Equal(t, [][]int{{1, 2}}, d.turns)
+			if err := <-first; !errors.Is(err, ended) {
+				t.Fatalf("<-first = %v, want %v", err, ended)
+			}
+			if got := time.Since(begin); got != 5*time.Millisecond {
+				t.Errorf("time.Since(begin) = %v, want %v", got, 5*time.Millisecond)
+			}
+			if err := <-second; err != nil {
+				t.Fatalf("<-second: %v", err)
+			}
+			if got := time.Since(begin); got != 11*time.Millisecond {
+				t.Errorf("time.Since(begin) = %v, want %v", got, 11*time.Millisecond)
+			}
+			if diff := cmp.Diff([][]int{{1, 2}}, d.turns); diff != "" {
+				t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+			}
 		},
 		"during the turn, which the last one ends": func(t *testing.T, begin time.Time) {
 			d := newDatabase(time.Millisecond, time.Hour)
 			first, second := call(t, d, 1, 5*time.Millisecond), call(t, d, 2, 6*time.Millisecond)
-			require.ErrorIs(t, <-first, ended)
-			require.ErrorIs(t, <-second, ended)
-			assert.Equal(t, 6*time.Millisecond, time.Since(begin))
+			if err := <-first; !errors.Is(err, ended) {
+				t.Fatalf("<-first = %v, want %v", err, ended)
+			}
+			if err := <-second; !errors.Is(err, ended) {
+				t.Fatalf("<-second = %v, want %v", err, ended)
+			}
+			if got := time.Since(begin); got != 6*time.Millisecond {
+				t.Errorf("time.Since(begin) = %v, want %v", got, 6*time.Millisecond)
+			}
 			synctest.Wait()
 			d.lasts = 0
-			require.NoError(t, d.Do(t.Context(), 3), "the turn has ended")
+			if err := d.Do(t.Context(), 3); err != nil {
+				t.Fatalf("the turn has ended: %v", err)
+			}
 		},
 		"before it calls": func(t *testing.T, _ time.Time) {
 			d := newDatabase(0, 0)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(ended)
-			require.ErrorIs(t, d.Do(ctx, 1), ended)
-			assert.Empty(t, d.turns)
+			if err := d.Do(ctx, 1); !errors.Is(err, ended) {
+				t.Fatalf("d.Do(ctx, 1) = %v, want %v", err, ended)
+			}
+			if len(d.turns) != 0 {
+				t.Errorf("d.turns = %v, want none", d.turns)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { test(t, time.Now()) }) })
@@ -172,13 +235,25 @@ func TestHangingTurnBlocksOthersUpToPatience(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		d.lasts = 0
-		require.NoError(t, d.Do(t.Context(), 2))
-		assert.Equal(t, patience, time.Since(begin))
-		require.NoError(t, d.Do(t.Context(), 3))
-		assert.Equal(t, patience, time.Since(begin))
+		if err := d.Do(t.Context(), 2); err != nil {
+			t.Fatalf("d.Do(t.Context(), 2): %v", err)
+		}
+		if got := time.Since(begin); got != patience {
+			t.Errorf("time.Since(begin) = %v, want %v", got, patience)
+		}
+		if err := d.Do(t.Context(), 3); err != nil {
+			t.Fatalf("d.Do(t.Context(), 3): %v", err)
+		}
+		if got := time.Since(begin); got != patience {
+			t.Errorf("time.Since(begin) = %v, want %v", got, patience)
+		}
 		cancel()
-		require.ErrorIs(t, <-hangs, context.Canceled)
-		assert.Equal(t, [][]int{{1}, {2}, {3}}, d.turns)
+		if err := <-hangs; !errors.Is(err, context.Canceled) {
+			t.Fatalf("<-hangs = %v, want %v", err, context.Canceled)
+		}
+		if diff := cmp.Diff([][]int{{1}, {2}, {3}}, d.turns); diff != "" {
+			t.Errorf("d.turns mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -187,9 +262,18 @@ func TestPanickingBeginBlocksNobody(t *testing.T) {
 		d := newDatabase(0, 0)
 		begin := d.Begin
 		d.Begin = func(context.Context) (int, error) { panic("at the disco") }
-		require.Panics(t, func() { _ = d.Do(t.Context(), 1) })
+		func() {
+			defer func() {
+				if got := recover(); got != "at the disco" {
+					t.Fatalf("d.Do panicked with %v, want that of Begin", got)
+				}
+			}()
+			_ = d.Do(t.Context(), 1)
+		}()
 		d.Begin = begin
-		require.NoError(t, d.Do(t.Context(), 2))
+		if err := d.Do(t.Context(), 2); err != nil {
+			t.Fatalf("d.Do(t.Context(), 2): %v", err)
+		}
 	})
 }
 

@@ -3,12 +3,12 @@ package looptest_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/internal/looptest"
 )
@@ -32,9 +32,13 @@ func TestLoopEndsWithTest(t *testing.T) {
 			ended = true
 			return errors.New("the end")
 		})
-		assert.False(t, r.Ended())
+		if r.Ended() {
+			t.Error("r.Ended() = true, want false")
+		}
 	})
-	assert.True(t, ended)
+	if !ended {
+		t.Error("ended = false, want true")
+	}
 }
 
 func TestStopReturnsLoopError(t *testing.T) {
@@ -43,9 +47,15 @@ func TestStopReturnsLoopError(t *testing.T) {
 		<-ctx.Done()
 		return end
 	})
-	require.ErrorIs(t, r.Stop(), end)
-	require.ErrorIs(t, r.Stop(), end)
-	assert.True(t, r.Ended())
+	if err := r.Stop(); !errors.Is(err, end) {
+		t.Fatalf("r.Stop() = %v, want %v", err, end)
+	}
+	if err := r.Stop(); !errors.Is(err, end) {
+		t.Fatalf("r.Stop() = %v, want %v", err, end)
+	}
+	if !r.Ended() {
+		t.Error("r.Ended() = false, want true")
+	}
 }
 
 // Guarantee 2.
@@ -56,18 +66,28 @@ func TestStacksAreOfBubble(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			before := len(looptest.Stacks(t)) // the test, and those that run the bubble
-			assert.Less(t, before, 5)
+			if before >= 5 {
+				t.Errorf("before = %d, want less than 5", before)
+			}
 			r := looptest.Start(t, func(ctx context.Context) error {
 				<-ctx.Done()
 				return nil
 			})
 			synctest.Wait()
 			stacks := looptest.Stacks(t)
-			assert.Len(t, stacks, before+1)
-			assert.Contains(t, stacks[0], "looptest.Stacks")
-			require.NoError(t, r.Stop())
+			if len(stacks) != before+1 {
+				t.Errorf("len(stacks) = %d, want %d: %q", len(stacks), before+1, stacks)
+			}
+			if !strings.Contains(stacks[0], "looptest.Stacks") {
+				t.Errorf(`stacks[0] = %q, want it to contain "looptest.Stacks"`, stacks[0])
+			}
+			if err := r.Stop(); err != nil {
+				t.Fatalf("r.Stop(): %v", err)
+			}
 			synctest.Wait()
-			assert.Len(t, looptest.Stacks(t), before)
+			if got := looptest.Stacks(t); len(got) != before {
+				t.Errorf("len(looptest.Stacks(t)) = %d, want %d: %q", len(got), before, got)
+			}
 		})
 	}
 }
@@ -80,10 +100,16 @@ func TestLeakedGoroutineFailsTest(t *testing.T) {
 		})
 		s := &spy{TB: t}
 		looptest.NoGoroutines(s, "controller")
-		assert.Empty(t, s.failed)
+		if len(s.failed) != 0 {
+			t.Errorf("s.failed = %v, want none", s.failed)
+		}
 		looptest.NoGoroutines(s, "controller", "internal/looptest")
-		assert.Len(t, s.failed, 1)
-		require.NoError(t, r.Stop())
+		if len(s.failed) != 1 {
+			t.Errorf("len(s.failed) = %d, want 1: %q", len(s.failed), s.failed)
+		}
+		if err := r.Stop(); err != nil {
+			t.Fatalf("r.Stop(): %v", err)
+		}
 		looptest.NoGoroutines(t, "internal/looptest")
 	})
 }
@@ -92,16 +118,26 @@ func TestLogIsTakenOnce(t *testing.T) {
 	var l looptest.Log[int]
 	l.Add(1)
 	l.Add(2)
-	assert.Equal(t, []int{1, 2}, l.All())
-	assert.Equal(t, 2, l.Len())
-	assert.Equal(t, []int{1, 2}, l.Take())
-	assert.Empty(t, l.Take())
+	if diff := cmp.Diff([]int{1, 2}, l.All()); diff != "" {
+		t.Errorf("l.All() mismatch (-want +got):\n%s", diff)
+	}
+	if got := l.Len(); got != 2 {
+		t.Errorf("l.Len() = %d, want 2", got)
+	}
+	if diff := cmp.Diff([]int{1, 2}, l.Take()); diff != "" {
+		t.Errorf("l.Take() mismatch (-want +got):\n%s", diff)
+	}
+	if got := l.Take(); len(got) != 0 {
+		t.Errorf("l.Take() = %v, want none", got)
+	}
 }
 
 func TestLoggerWritesNoTimes(t *testing.T) {
 	var text looptest.Text
 	looptest.Logger(&text).Info("begun", "n", 1)
-	assert.Equal(t, "level=INFO msg=begun n=1", strings.TrimSpace(text.String()))
+	if got := strings.TrimSpace(text.String()); got != "level=INFO msg=begun n=1" {
+		t.Errorf(`strings.TrimSpace(text.String()) = %q, want "level=INFO msg=begun n=1"`, got)
+	}
 }
 
 func TestLanesCallEachNumberOnce(t *testing.T) {
@@ -109,5 +145,7 @@ func TestLanesCallEachNumberOnce(t *testing.T) {
 	t.Run("ten", func(t *testing.T) {
 		looptest.Lanes(t, 10, func(_ *testing.T, i int) { seen.Add(i) })
 	})
-	assert.ElementsMatch(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, seen.All())
+	if diff := cmp.Diff([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Sorted(slices.Values(seen.All()))); diff != "" {
+		t.Errorf("seen, sorted, mismatch (-want +got):\n%s", diff)
+	}
 }

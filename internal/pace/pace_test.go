@@ -2,19 +2,22 @@ package pace_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/internal/pace"
 )
 
 func TestDerivedContextKeepsFunction(t *testing.T) {
-	assert.Nil(t, pace.Of(t.Context()))
+	if pace.Of(t.Context()) != nil {
+		t.Error("pace.Of(t.Context()) is set, want nil")
+	}
 	var waited []context.Context
 	ctx := pace.With(t.Context(), func(reconcile context.Context) { waited = append(waited, reconcile) })
 	below, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
 	pace.Of(below)(below)
-	assert.Equal(t, []context.Context{below}, waited)
+	if want := ([]context.Context{below}); !reflect.DeepEqual(waited, want) {
+		t.Errorf("waited = %v, want %v", waited, want)
+	}
 }

@@ -8,20 +8,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestDocumentationPicturesAreUpToDate(t *testing.T) {
 	dir := filepath.Join("..", "..", "docs", "pictures")
 	files, err := os.ReadDir(dir)
-	require.NoError(t, err)
-	assert.Len(t, files, len(pictures), "files in docs/pictures")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != len(pictures) {
+		t.Errorf("len(files) = %d, want %d: %v: files in docs/pictures", len(files), len(pictures), files)
+	}
 	for name, draw := range pictures {
 		have, err := os.ReadFile(filepath.Join(dir, name))
-		require.NoError(t, err)
-		assert.True(t, string(have) == draw().String(), "docs/pictures/%s is stale: run go run ./internal/pictures docs/pictures", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(have) != draw().String() {
+			t.Errorf("docs/pictures/%s is stale: run go run ./internal/pictures docs/pictures", name)
+		}
 	}
 }
 
@@ -33,6 +38,8 @@ func TestPicturesAreWellFormed(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

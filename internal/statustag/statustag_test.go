@@ -2,10 +2,8 @@ package statustag_test
 
 import (
 	"reflect"
+	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/statustag"
 )
@@ -22,23 +20,33 @@ type Server struct {
 
 func TestSetChangesOnlyTaggedFields(t *testing.T) {
 	fields, err := statustag.Of(reflect.TypeFor[Server]())
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	to, from := Server{Image: "v2"}, Server{Image: "v1", Reported: Reported{Ready: true}, Seen: 3}
 	fields.Set(reflect.ValueOf(&to), reflect.ValueOf(&from))
-	assert.Equal(t, Server{Image: "v2", Reported: Reported{Ready: true}, Seen: 3}, to)
+	if want := (Server{Image: "v2", Reported: Reported{Ready: true}, Seen: 3}); to != want {
+		t.Errorf("to = %+v, want %+v", to, want)
+	}
 }
 
 func TestIgnoredTagIsRejected(t *testing.T) {
 	_, err := statustag.Of(reflect.TypeFor[struct {
 		Ready bool `store:"state"`
 	}]())
-	require.ErrorContains(t, err, `Ready: the tag is store:"state", and only store:"status" has a meaning`)
+	if want := `Ready: the tag is store:"state", and only store:"status" has a meaning`; err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("error = %v, want an error with %q", err, want)
+	}
 }
 
 func TestTypeWithoutTagHasNoFields(t *testing.T) {
 	for _, typ := range []reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[struct{ A int }]()} {
 		fields, err := statustag.Of(typ)
-		require.NoError(t, err)
-		assert.Nil(t, fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fields != nil {
+			t.Errorf("fields = %v, want nil", fields)
+		}
 	}
 }

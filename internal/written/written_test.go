@@ -2,9 +2,8 @@ package written_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/internal/written"
 )
@@ -28,7 +27,9 @@ func TestListenerReceivesWritesInDerivedContexts(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l))
 	cancel()
 	written.Tell(ctx, "Site", 7, 1)
-	assert.Equal(t, []written.Clock{{Kind: "Site", DB: 7}}, l.heard)
+	if want := ([]written.Clock{{Kind: "Site", DB: 7}}); !reflect.DeepEqual(l.heard, want) {
+		t.Errorf("l.heard = %v, want %v", l.heard, want)
+	}
 }
 
 func TestClockIdentifiesKindAndDatabase(t *testing.T) {
@@ -45,7 +46,9 @@ func TestClockIdentifiesKindAndDatabase(t *testing.T) {
 		{written.Clock{Kind: "Site", DB: []int{1}}, written.Clock{Kind: "Site", DB: a}, true},
 		{written.Clock{Kind: "Site", DB: []int{1}}, written.Clock{Kind: "Site", DB: []int{1}}, true},
 	} {
-		assert.Equal(t, test.is, test.c.Is(test.d), "%v %v", test.c, test.d)
+		if got := test.c.Is(test.d); got != test.is {
+			t.Errorf("%v %v: test.c.Is(test.d) = %v, want %v", test.c, test.d, got, test.is)
+		}
 	}
 }
 
@@ -63,11 +66,21 @@ func (m made) Source() any { return m.of }
 
 func TestDerivedSourceHasClockOfItsSource(t *testing.T) {
 	c, ok := written.ClockOf(made{made{engine{"Site"}}})
-	assert.True(t, ok)
-	assert.Equal(t, written.Clock{Kind: "Site", DB: 7}, c)
+	if !ok {
+		t.Error("ok = false, want true")
+	}
+	if want := (written.Clock{Kind: "Site", DB: 7}); !reflect.DeepEqual(c, want) {
+		t.Errorf("c = %+v, want %+v", c, want)
+	}
 	c, ok = written.ClockOf(kind("Site"))
-	assert.True(t, ok)
-	assert.Equal(t, written.Clock{Kind: "Site"}, c)
+	if !ok {
+		t.Error("ok = false, want true")
+	}
+	if want := (written.Clock{Kind: "Site"}); !reflect.DeepEqual(c, want) {
+		t.Errorf("c = %+v, want %+v", c, want)
+	}
 	_, ok = written.ClockOf(made{nil})
-	assert.False(t, ok)
+	if ok {
+		t.Error("ok = true, want false")
+	}
 }
