@@ -3,11 +3,13 @@ package attempt_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"reflect"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/internal/caller"
@@ -27,16 +29,28 @@ func newAttempt(ctx context.Context, of *attempt.Controller[string], key string)
 }
 
 func TestAttemptIsFoundInDerivedContexts(t *testing.T) {
-	assert.Nil(t, attempt.From(t.Context()))
+	if got := attempt.From(t.Context()); got != nil {
+		t.Errorf("attempt.From(t.Context()) = %v, want nil", got)
+	}
 	outer := newAttempt(with(t.Context(), "a", "1"), &attempt.Controller[string]{Name: "outer"}, "x")
-	assert.Equal(t, "1", outer.Value(valueKey{"a"}))
-	assert.Same(t, outer, attempt.From(outer))
+	if got := outer.Value(valueKey{"a"}); got != "1" {
+		t.Errorf(`outer.Value(valueKey{"a"}) = %v, want "1"`, got)
+	}
+	if got := attempt.From(outer); got != outer {
+		t.Errorf("attempt.From(outer) = %v, want %v", got, outer)
+	}
 	ctx, cancel := context.WithCancel(with(outer, "a", "2"))
 	cancel()
-	assert.Same(t, outer, attempt.From(ctx))
+	if got := attempt.From(ctx); got != outer {
+		t.Errorf("attempt.From(ctx) = %v, want %v", got, outer)
+	}
 	inner := newAttempt(ctx, &attempt.Controller[string]{Name: "inner"}, "y")
-	assert.Same(t, inner, attempt.From(inner))
-	assert.ErrorIs(t, inner.Err(), context.Canceled)
+	if got := attempt.From(inner); got != inner {
+		t.Errorf("attempt.From(inner) = %v, want %v", got, inner)
+	}
+	if err := inner.Err(); !errors.Is(err, context.Canceled) {
+		t.Errorf("inner.Err() = %v, want %v", err, context.Canceled)
+	}
 }
 
 func TestAttemptInfo(t *testing.T) {
@@ -50,15 +64,22 @@ func TestAttemptInfo(t *testing.T) {
 	of := &attempt.Controller[int]{Name: "sites", Logger: logger}
 	a := &attempt.Attempt[int]{Context: t.Context(), Of: of, Key: 42, Number: 7, Ordinal: 1}
 	a.Log().Info("first")
-	assert.Equal(t, attempt.Info{Controller: "sites", Key: "42", Reconcile: 7, Attempt: 1}, a.Info())
+	if diff := cmp.Diff(attempt.Info{Controller: "sites", Key: "42", Reconcile: 7, Attempt: 1}, a.Info()); diff != "" {
+		t.Errorf("a.Info() mismatch (-want +got):\n%s", diff)
+	}
 	first := time.Unix(0, 0).UTC()
 	reasons := []workqueue.Reason{{Text: "changed"}, {Text: "failed"}}
 	a = &attempt.Attempt[int]{Context: t.Context(), Of: of, Key: 42, Number: 8, Ordinal: 2, FirstFailure: first, Reasons: reasons}
 	a.Log().Info("second")
-	assert.Equal(t, attempt.Info{Controller: "sites", Key: "42", Reconcile: 8, Attempt: 2, FirstFailure: first, Reasons: reasons}, a.Info())
-	assert.Equal(t, "level=INFO msg=first controller=sites key=42 attempt=1 reconcile=7\n"+
+	want := attempt.Info{Controller: "sites", Key: "42", Reconcile: 8, Attempt: 2, FirstFailure: first, Reasons: reasons}
+	if diff := cmp.Diff(want, a.Info()); diff != "" {
+		t.Errorf("a.Info() mismatch (-want +got):\n%s", diff)
+	}
+	if got, want := logged.String(), "level=INFO msg=first controller=sites key=42 attempt=1 reconcile=7\n"+
 		"level=INFO msg=second controller=sites key=42 attempt=2 reconcile=8 first_failure=1970-01-01T00:00:00.000Z "+
-		"reasons=\"[changed failed]\"\n", logged.String())
+		"reasons=\"[changed failed]\"\n"; got != want {
+		t.Errorf("logged.String() = %q, want %q", got, want)
+	}
 }
 
 func TestLimiterIdentityLastsForAttempt(t *testing.T) {
@@ -66,27 +87,49 @@ func TestLimiterIdentityLastsForAttempt(t *testing.T) {
 	a := newAttempt(t.Context(), of, "a")
 	a.End() // no limiter has asked
 	id := caller.From(with(a, "a", "1"))
-	assert.Same(t, id, caller.From(a))
-	assert.Same(t, id, caller.From(a.LastWord()), "its calls belong to the same attempt")
+	if got := caller.From(a); got != id {
+		t.Errorf("caller.From(a) = %p, want %p", got, id)
+	}
+	if got := caller.From(a.LastWord()); got != id {
+		t.Errorf("caller.From(a.LastWord()) = %p, want %p: its calls belong to the same attempt", got, id)
+	}
 	again := caller.From(newAttempt(t.Context(), of, "a"))
-	assert.NotSame(t, id, again)
-	assert.True(t, id.ID == again.ID)
-	assert.False(t, id.ID == caller.From(newAttempt(t.Context(), of, "b")).ID)
-	assert.False(t, id.ID == caller.From(newAttempt(t.Context(), other, "a")).ID, "that is another controller")
+	if again == id {
+		t.Errorf("again = %p, want another value than %p", again, id)
+	}
+	if id.ID != again.ID {
+		t.Errorf("id.ID = %+v, want %+v", id.ID, again.ID)
+	}
+	if want := caller.From(newAttempt(t.Context(), of, "b")).ID; id.ID == want {
+		t.Errorf("id.ID = %+v, want anything but %+v", id.ID, want)
+	}
+	if want := caller.From(newAttempt(t.Context(), other, "a")).ID; id.ID == want {
+		t.Errorf("id.ID = %+v, want anything but %+v: that is another controller", id.ID, want)
+	}
 	ended := false
 	id.OnEnd(func() { ended = true })
-	assert.False(t, ended)
+	if ended {
+		t.Error("ended = true, want false")
+	}
 	a.End()
-	assert.True(t, ended)
+	if !ended {
+		t.Error("ended = false, want true")
+	}
 	unasked := newAttempt(t.Context(), of, "a")
-	assert.Same(t, caller.From(unasked.LastWord()), caller.From(unasked))
+	if got, want := caller.From(unasked), caller.From(unasked.LastWord()); got != want {
+		t.Errorf("caller.From(unasked) = %p, want %p", got, want)
+	}
 }
 
 func TestWritesBelongToInnermostAttempt(t *testing.T) {
 	var told []string
 	listening := &attempt.Controller[string]{Wrote: func(key string, clock written.Clock, version uint64) {
-		assert.Equal(t, written.Clock{Kind: "site", DB: 1}, clock)
-		assert.EqualValues(t, 3, version)
+		if want := (written.Clock{Kind: "site", DB: 1}); !reflect.DeepEqual(clock, want) {
+			t.Errorf("clock = %+v, want %+v", clock, want)
+		}
+		if version != 3 {
+			t.Errorf("version = %d, want 3", version)
+		}
 		told = append(told, key)
 	}}
 	a := newAttempt(t.Context(), listening, "a")
@@ -95,7 +138,9 @@ func TestWritesBelongToInnermostAttempt(t *testing.T) {
 	for _, ctx := range []context.Context{a, with(a, "a", "1"), b, deaf} {
 		written.Tell(ctx, "site", 1, 3)
 	}
-	assert.Equal(t, []string{"a", "a", "b"}, told)
+	if diff := cmp.Diff([]string{"a", "a", "b"}, told); diff != "" {
+		t.Errorf("told mismatch (-want +got):\n%s", diff)
+	}
 }
 
 func TestLastWordKeepsValuesOfReconcileContext(t *testing.T) {
@@ -103,18 +148,36 @@ func TestLastWordKeepsValuesOfReconcileContext(t *testing.T) {
 	a := newAttempt(work, &attempt.Controller[string]{Name: "sites"}, "a")
 	limited, cancel := context.WithCancel(work)
 	a.Context = limited
-	assert.Same(t, a, a.Given())
+	if got := a.Given(); got != a {
+		t.Errorf("a.Given() = %v, want %v", got, a)
+	}
 	last := a.LastWord()
-	assert.Equal(t, a.Info(), last.Info())
-	assert.Same(t, last, attempt.From(last))
+	if diff := cmp.Diff(a.Info(), last.Info()); diff != "" {
+		t.Errorf("last.Info() mismatch (-want +got):\n%s", diff)
+	}
+	if got := attempt.From(last); got != last {
+		t.Errorf("attempt.From(last) = %v, want %v", got, last)
+	}
 
 	a.Traced = with(a, "a", "traced")
-	assert.Equal(t, "traced", a.Given().Value(valueKey{"a"}))
+	if got := a.Given().Value(valueKey{"a"}); got != "traced" {
+		t.Errorf(`a.Given().Value(valueKey{"a"}) = %v, want "traced"`, got)
+	}
 	cancel()
-	assert.Error(t, a.Given().Err())
+	if err := a.Given().Err(); err == nil {
+		t.Error("a.Given().Err() returned no error")
+	}
 	last = a.LastWord()
-	assert.NoError(t, last.Err(), "only the work context bounds it")
-	assert.Equal(t, "traced", last.Value(valueKey{"a"}))
-	assert.Equal(t, "work", last.Value(valueKey{"b"}))
-	assert.Same(t, last, attempt.From(last))
+	if err := last.Err(); err != nil {
+		t.Errorf("only the work context bounds it: %v", err)
+	}
+	if got := last.Value(valueKey{"a"}); got != "traced" {
+		t.Errorf(`last.Value(valueKey{"a"}) = %v, want "traced"`, got)
+	}
+	if got := last.Value(valueKey{"b"}); got != "work" {
+		t.Errorf(`last.Value(valueKey{"b"}) = %v, want "work"`, got)
+	}
+	if got := attempt.From(last); got != last {
+		t.Errorf("attempt.From(last) = %v, want %v", got, last)
+	}
 }

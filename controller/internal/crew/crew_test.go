@@ -9,9 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
 )
 
@@ -28,13 +25,19 @@ func TestResizeSetsNumberOfWorkers(t *testing.T) {
 		for _, n := range []int{3, 5, 2, 0, 7, 7, 1} {
 			c.Resize(n)
 			synctest.Wait()
-			assert.Len(t, c.Seats(), n)
-			require.NoError(t, c.CheckInvariants())
+			if got := c.Seats(); len(got) != n {
+				t.Errorf("len(c.Seats()) = %d, want %d: %v", len(got), n, got)
+			}
+			if err := c.CheckInvariants(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		c.Close()
 		c.Resize(4)
 		c.Wait()
-		assert.Empty(t, c.Seats(), "none starts after Close")
+		if got := c.Seats(); len(got) != 0 {
+			t.Errorf("c.Seats() = %v, want none: none starts after Close", got)
+		}
 	})
 }
 
@@ -55,11 +58,17 @@ func TestSurplusWorkerFinishesItsWork(t *testing.T) {
 		c.Resize(2) // both were interrupted, and stay
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		assert.Len(t, c.Seats(), 2)
-		assert.EqualValues(t, 5, done.Load())
+		if got := c.Seats(); len(got) != 2 {
+			t.Errorf("len(c.Seats()) = %d, want 2: %v", len(got), got)
+		}
+		if got := done.Load(); got != 5 {
+			t.Errorf("done.Load() = %d, want 5", got)
+		}
 		c.Close()
 		c.Wait()
-		assert.EqualValues(t, 7, done.Load())
+		if got := done.Load(); got != 7 {
+			t.Errorf("done.Load() = %d, want 7", got)
+		}
 	})
 }
 
@@ -70,9 +79,13 @@ func TestWorkersEndWithContext(t *testing.T) {
 		c.Resize(3)
 		cancel()
 		synctest.Wait()
-		assert.Empty(t, c.Seats())
+		if got := c.Seats(); len(got) != 0 {
+			t.Errorf("c.Seats() = %v, want none", got)
+		}
 		c.Resize(3)
-		assert.Empty(t, c.Seats())
+		if got := c.Seats(); len(got) != 0 {
+			t.Errorf("c.Seats() = %v, want none", got)
+		}
 		c.Close()
 		c.Wait()
 	})
@@ -89,9 +102,15 @@ func TestExitedWorkerIsReplacedInItsSeat(t *testing.T) {
 		c.Resize(1)
 		synctest.Wait()
 		seats := c.Seats()
-		require.Len(t, seats, 1)
-		assert.Equal(t, 4, seats[0].State)
-		require.NoError(t, c.CheckInvariants())
+		if len(seats) != 1 {
+			t.Fatalf("len(seats) = %d, want 1: %v", len(seats), seats)
+		}
+		if seats[0].State != 4 {
+			t.Errorf("seats[0].State = %d, want 4", seats[0].State)
+		}
+		if err := c.CheckInvariants(); err != nil {
+			t.Fatal(err)
+		}
 		c.Close()
 		c.Wait()
 	})
@@ -111,14 +130,22 @@ func TestSeatStackIsItsWorkersStack(t *testing.T) {
 		synctest.Wait()
 		for _, s := range c.Seats() {
 			stack := string(s.Stack())
-			assert.Contains(t, stack, "hangHere", "of the worker that holds the seat now")
-			assert.Equal(t, 1, strings.Count(stack, "goroutine "+strings.Fields(stack)[1]+" "), stack)
-			assert.NotContains(t, stack, "testing.tRunner")
+			if !strings.Contains(stack, "hangHere") {
+				t.Errorf(`stack = %q, want it to contain "hangHere": of the worker that holds the seat now`, stack)
+			}
+			if got := strings.Count(stack, "goroutine "+strings.Fields(stack)[1]+" "); got != 1 {
+				t.Errorf(`%s: strings.Count(stack, "goroutine "+strings.Fields(stack)[1]+" ") = %d, want 1`, stack, got)
+			}
+			if strings.Contains(stack, "testing.tRunner") {
+				t.Errorf(`stack = %q, want it without "testing.tRunner"`, stack)
+			}
 		}
 		s := c.Seats()[0]
 		c.Close()
 		c.Wait()
 		synctest.Wait()
-		assert.Nil(t, s.Stack())
+		if got := s.Stack(); got != nil {
+			t.Errorf("s.Stack() = %v, want nil", got)
+		}
 	})
 }

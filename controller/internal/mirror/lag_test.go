@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/informer"
@@ -22,28 +22,40 @@ func TestLagIsAgeOfOldestUnseenWrite(t *testing.T) {
 			c.version = v
 			c.tell(v)
 		}
-		assert.Empty(t, ms.Lags())
+		if got := ms.Lags(); len(got) != 0 {
+			t.Errorf("ms.Lags() = %v, want none", got)
+		}
 		ms.Wrote("a", clock, 3)
 		time.Sleep(time.Second)
 		ms.Wrote("b", clock, 4)
 		time.Sleep(time.Second)
-		assert.Equal(t, map[string]time.Duration{"sites": 2 * time.Second}, ms.Lags())
+		if diff := cmp.Diff(map[string]time.Duration{"sites": 2 * time.Second}, ms.Lags()); diff != "" {
+			t.Errorf("ms.Lags() mismatch (-want +got):\n%s", diff)
+		}
 		tell(2)
 		time.Sleep(time.Second)
 		tell(3)
-		assert.Equal(t, map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags())
+		if diff := cmp.Diff(map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags()); diff != "" {
+			t.Errorf("ms.Lags() mismatch (-want +got):\n%s", diff)
+		}
 
 		ms.Wrote("a", clock, 9)
 		time.Sleep(time.Minute)
 		tell(0)
-		assert.Equal(t, map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags(), "in a new history, version 9 means another state")
+		if diff := cmp.Diff(map[string]time.Duration{"sites": 3 * time.Second}, ms.Lags()); diff != "" {
+			t.Errorf("ms.Lags() mismatch (-want +got), in a new history, version 9 means another state:\n%s", diff)
+		}
 		tell(5)
 		ms.Wrote("a", clock, 5)
-		assert.Equal(t, map[string]time.Duration{"sites": 0}, ms.Lags(), "the cache shows it already")
+		if diff := cmp.Diff(map[string]time.Duration{"sites": 0}, ms.Lags()); diff != "" {
+			t.Errorf("ms.Lags() mismatch (-want +got), the cache shows it already:\n%s", diff)
+		}
 		ms.Wrote("a", clock, 6)
 		stop()
 		time.Sleep(time.Minute)
-		assert.Equal(t, map[string]time.Duration{"sites": 0}, ms.Lags(), "no version is known for the cache")
+		if diff := cmp.Diff(map[string]time.Duration{"sites": 0}, ms.Lags()); diff != "" {
+			t.Errorf("ms.Lags() mismatch (-want +got), no version is known for the cache:\n%s", diff)
+		}
 	})
 }
 
@@ -55,7 +67,9 @@ func TestLagIsMaximumOfMirrorsWithSameName(t *testing.T) {
 			ms.Wrote("a", far, 1)
 			time.Sleep(time.Minute)
 			ms.Wrote("a", near, 1)
-			assert.Equal(t, map[string]time.Duration{"sites": time.Minute}, ms.Lags())
+			if diff := cmp.Diff(map[string]time.Duration{"sites": time.Minute}, ms.Lags()); diff != "" {
+				t.Errorf("ms.Lags() mismatch (-want +got):\n%s", diff)
+			}
 		}
 	})
 }

@@ -2,12 +2,13 @@ package mirror_test
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
 	"github.com/setpoint-go/setpoint/informer"
@@ -58,31 +59,55 @@ func TestKeyWaitsForCachesMirroringItsWrites(t *testing.T) {
 	a, b := written.Clock{Kind: "Site", DB: 1}, written.Clock{Kind: "Site", DB: 2}
 	first, second, other := &cache{clock: a}, &cache{clock: b}, &cache{}
 	ms := mirror.New[string]([]any{first, second, other, "no cache"})
-	assert.Equal(t, []mirror.Cache{first, second}, ms.Of("Site"), "an object does not say in which database it is")
-	assert.Empty(t, ms.Of("Server"))
+	if got, want := ms.Of("Site"), ([]mirror.Cache{first, second}); !reflect.DeepEqual(got, want) {
+		t.Errorf(`ms.Of("Site") = %v, want %v: an object does not say in which database it is`, got, want)
+	}
+	if got := ms.Of("Server"); len(got) != 0 {
+		t.Errorf(`ms.Of("Server") = %v, want none`, got)
+	}
 
 	var heard []string
 	hear := func(key string) { heard = append(heard, key) }
 	stopFirst, stopSecond := ms.Each()[0].Notify(hear), ms.Each()[1].Notify(hear)
 	stop := ms.Follow()
-	assert.False(t, ms.Active())
+	if ms.Active() {
+		t.Error("ms.Active() = true, want false")
+	}
 	ms.Wrote("k", written.Clock{Kind: "Server", DB: 1}, 9)
-	assert.False(t, ms.Active(), "no cache mirrors servers")
+	if ms.Active() {
+		t.Error("ms.Active() = true, want false: no cache mirrors servers")
+	}
 	ms.Wrote("k", a, 5)
-	assert.True(t, ms.Active())
-	assert.True(t, waits(ms, "k"))
-	assert.False(t, waits(ms, "l"))
+	if !ms.Active() {
+		t.Error("ms.Active() = false, want true")
+	}
+	if !waits(ms, "k") {
+		t.Error(`waits(ms, "k") = false, want true`)
+	}
+	if waits(ms, "l") {
+		t.Error(`waits(ms, "l") = true, want false`)
+	}
 	second.tell(9)
 	first.tell(4)
-	assert.True(t, waits(ms, "k"))
+	if !waits(ms, "k") {
+		t.Error(`waits(ms, "k") = false, want true`)
+	}
 	first.tell(5)
-	assert.False(t, waits(ms, "k"))
-	assert.Equal(t, []string{"k"}, heard)
+	if waits(ms, "k") {
+		t.Error(`waits(ms, "k") = true, want false`)
+	}
+	if diff := cmp.Diff([]string{"k"}, heard); diff != "" {
+		t.Errorf("heard mismatch (-want +got):\n%s", diff)
+	}
 	stopFirst()
 	stopSecond()
 	stop()
-	assert.Nil(t, first.tell)
-	assert.Nil(t, second.tell)
+	if first.tell != nil {
+		t.Error("first.tell is set, want nil")
+	}
+	if second.tell != nil {
+		t.Error("second.tell is set, want nil")
+	}
 }
 
 func TestExistingCacheVersionIsRead(t *testing.T) {
@@ -91,12 +116,18 @@ func TestExistingCacheVersionIsRead(t *testing.T) {
 	ms := mirror.New[string]([]*cache{c})
 	defer ms.Follow()()
 	ms.Wrote("k", clock, 7)
-	assert.False(t, waits(ms, "k"))
+	if waits(ms, "k") {
+		t.Error(`waits(ms, "k") = true, want false`)
+	}
 	c.version = 8
 	ms.Wrote("k", clock, 8)
-	assert.True(t, waits(ms, "k"))
+	if !waits(ms, "k") {
+		t.Error(`waits(ms, "k") = false, want true`)
+	}
 	ms.CatchUp()
-	assert.False(t, waits(ms, "k"))
+	if waits(ms, "k") {
+		t.Error(`waits(ms, "k") = true, want false`)
+	}
 }
 
 func TestVersionOfEndedHistoryIsIgnored(t *testing.T) {
@@ -111,9 +142,13 @@ func TestVersionOfEndedHistoryIsIgnored(t *testing.T) {
 	ms := mirror.New[string]([]*cache{c})
 	ms.CatchUp()
 	ms.Wrote("k", clock, 50)
-	assert.True(t, waits(ms, "k"), "version 50 of the new history was not reached")
+	if !waits(ms, "k") {
+		t.Error(`waits(ms, "k") = false, want true: version 50 of the new history was not reached`)
+	}
 	ms.Wrote("l", clock, 3)
-	assert.False(t, waits(ms, "l"))
+	if waits(ms, "l") {
+		t.Error(`waits(ms, "l") = true, want false`)
+	}
 }
 
 func TestKeyWaitsForSlowestCacheUpToLimit(t *testing.T) {
@@ -123,10 +158,16 @@ func TestKeyWaitsForSlowestCacheUpToLimit(t *testing.T) {
 		ms.Wrote("k", clock, 5)
 		for _, m := range ms.Each() {
 			until, waiting := m.Expires("k")
-			assert.True(t, waiting)
-			assert.Equal(t, mirror.MaxBehind, time.Until(until))
+			if !waiting {
+				t.Error("waiting = false, want true")
+			}
+			if got := time.Until(until); got != mirror.MaxBehind {
+				t.Errorf("time.Until(until) = %v, want %v", got, mirror.MaxBehind)
+			}
 		}
 		time.Sleep(mirror.MaxBehind)
-		assert.False(t, waits(ms, "k"))
+		if waits(ms, "k") {
+			t.Error(`waits(ms, "k") = true, want false`)
+		}
 	})
 }

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/term"
 	"github.com/setpoint-go/setpoint/internal/looptest"
@@ -31,11 +29,15 @@ func lead(t *testing.T, work func(ctx context.Context)) {
 			return nil
 		},
 	})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	time.AfterFunc(10*time.Second, func() {
 		store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errors.New("cut off") }})
 	})
-	require.NoError(t, elector.Run(ctx))
+	if err := elector.Run(ctx); err != nil {
+		t.Fatalf("elector.Run(ctx): %v", err)
+	}
 }
 
 // Guarantees 1 and 2.
@@ -48,14 +50,24 @@ func TestWorkEndsWithLostLeadershipBeforeParent(t *testing.T) {
 			child, cancel := context.WithTimeout(work, time.Hour)
 			defer cancel()
 			for _, stack := range looptest.Stacks(t) {
-				assert.NotContains(t, stack, "created by context.(*cancelCtx).propagateCancel", "no goroutine propagates the end")
+				if strings.Contains(stack, "created by context.(*cancelCtx).propagateCancel") {
+					t.Errorf("stack = %q, want it without %q: no goroutine propagates the end", stack, "created by context.(*cancelCtx).propagateCancel")
+				}
 			}
 			_, hasDeadline := work.Deadline()
-			assert.False(t, hasDeadline)
-			assert.Equal(t, "value", work.Value(valueKey{}))
-			require.NoError(t, term.Err(work))
+			if hasDeadline {
+				t.Error("hasDeadline = true, want false")
+			}
+			if got := work.Value(valueKey{}); got != "value" {
+				t.Errorf(`work.Value(valueKey{}) = %v, want "value"`, got)
+			}
+			if err := term.Err(work); err != nil {
+				t.Fatalf("term.Err(work): %v", err)
+			}
 			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(child), leaderelect.ErrLeaseExpired)
+			if err := context.Cause(child); !errors.Is(err, leaderelect.ErrLeaseExpired) {
+				t.Errorf("context.Cause(child) = %v, want %v", err, leaderelect.ErrLeaseExpired)
+			}
 		})
 	})
 }
@@ -65,21 +77,31 @@ func TestWorkContinuesAfterParentEnds(t *testing.T) {
 	parent, cancel := context.WithCancel(t.Context())
 	work, stop := term.Context(parent)
 	cancel()
-	require.NoError(t, work.Err())
-	require.NoError(t, term.Err(work), "it belongs to no leadership")
+	if err := work.Err(); err != nil {
+		t.Fatalf("work.Err(): %v", err)
+	}
+	if err := term.Err(work); err != nil {
+		t.Fatalf("it belongs to no leadership: %v", err)
+	}
 	why := errors.New("why")
 	stop(why)
-	assert.Equal(t, why, context.Cause(work))
+	if got := context.Cause(work); got != why {
+		t.Errorf("context.Cause(work) = %v, want %v", got, why)
+	}
 }
 
 // Guarantee 3.
 func TestErrReportsEndedLeadershipInDetachedContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lead(t, func(ctx context.Context) {
-			require.NoError(t, term.Err(ctx))
+			if err := term.Err(ctx); err != nil {
+				t.Fatalf("term.Err(ctx): %v", err)
+			}
 			lasting := context.WithoutCancel(ctx)
 			<-ctx.Done()
-			assert.ErrorIs(t, term.Err(lasting), leaderelect.ErrLeaseExpired)
+			if err := term.Err(lasting); !errors.Is(err, leaderelect.ErrLeaseExpired) {
+				t.Errorf("term.Err(lasting) = %v, want %v", err, leaderelect.ErrLeaseExpired)
+			}
 		})
 	})
 }
@@ -91,19 +113,25 @@ func TestReleaseWaitsForStopAndPreventsLaterOne(t *testing.T) {
 		var stopped atomic.Bool
 		stop := func(cause error) {
 			time.Sleep(time.Second)
-			assert.ErrorIs(t, cause, context.DeadlineExceeded)
+			if !errors.Is(cause, context.DeadlineExceeded) {
+				t.Errorf("cause = %v, want %v", cause, context.DeadlineExceeded)
+			}
 			stopped.Store(true)
 		}
 		release := term.StopWith(limit, stop)
 		time.Sleep(1500 * time.Millisecond)
 		release()
-		assert.True(t, stopped.Load(), "release has waited for it")
+		if !stopped.Load() {
+			t.Error("stopped.Load() = false, want true: release has waited for it")
+		}
 
 		stopped.Store(false)
 		limit, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		term.StopWith(limit, stop)()
 		time.Sleep(time.Minute)
-		assert.False(t, stopped.Load())
+		if stopped.Load() {
+			t.Error("stopped.Load() = true, want false")
+		}
 	})
 }

@@ -2,11 +2,12 @@ package turns_test
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller/internal/turns"
 )
@@ -57,20 +58,34 @@ func TestEachKeyHasOneTurnPerPeriodAtFixedOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{keys: append(numbers(100), numbers(100)...)}
 		w.runFor(3 * period)
-		assert.Equal(t, []time.Duration{0, period, 2 * period}, w.listed)
+		if diff := cmp.Diff([]time.Duration{0, period, 2 * period}, w.listed); diff != "" {
+			t.Errorf("w.listed mismatch (-want +got):\n%s", diff)
+		}
 		quarters := map[time.Duration]int{}
 		for key, times := range w.times {
-			assert.Len(t, times, 3, key)
-			assert.GreaterOrEqual(t, times[0], time.Duration(0))
-			assert.Less(t, times[0], period)
+			if len(times) != 3 {
+				t.Errorf("%v: len(times) = %d, want 3: %v", key, len(times), times)
+			}
+			if times[0] < 0 {
+				t.Errorf("times[0] = %v, want at least 0", times[0])
+			}
+			if times[0] >= period {
+				t.Errorf("times[0] = %v, want less than %v", times[0], period)
+			}
 			quarters[times[0]/(period/4)]++
 			for i := range times {
-				assert.Equal(t, times[0], times[i]-time.Duration(i)*period, key)
+				if got := times[i] - time.Duration(i)*period; got != times[0] {
+					t.Errorf("%v: times[i]-time.Duration(i)*period = %v, want %v", key, got, times[0])
+				}
 			}
 		}
-		assert.Len(t, w.times, 100)
+		if len(w.times) != 100 {
+			t.Errorf("len(w.times) = %d, want 100: %v", len(w.times), w.times)
+		}
 		for q := range time.Duration(4) {
-			assert.Greater(t, quarters[q], 5, "turns are spread over the whole period")
+			if quarters[q] <= 5 {
+				t.Errorf("quarters[q] = %d, want more than 5: turns are spread over the whole period", quarters[q])
+			}
 		}
 	})
 }
@@ -80,7 +95,9 @@ func TestProcessesGiveKeyDifferentTurns(t *testing.T) {
 		a, b := &world{keys: []int{1}}, &world{keys: []int{1}}
 		a.runFor(period)
 		b.runFor(period)
-		assert.NotEqual(t, a.times, b.times)
+		if reflect.DeepEqual(b.times, a.times) {
+			t.Errorf("b.times = %v, want another value than %v", b.times, a.times)
+		}
 	})
 }
 
@@ -89,8 +106,12 @@ func TestNewKeyHasFirstTurnInNextPeriod(t *testing.T) {
 		w := &world{keys: []int{1}}
 		w.delay = func(int) time.Duration { w.keys = []int{1, 2}; return 0 }
 		w.runFor(3 * period)
-		assert.Len(t, w.times[1], 3)
-		assert.Len(t, w.times[2], 2)
+		if len(w.times[1]) != 3 {
+			t.Errorf("len(w.times[1]) = %d, want 3: %v", len(w.times[1]), w.times[1])
+		}
+		if len(w.times[2]) != 2 {
+			t.Errorf("len(w.times[2]) = %d, want 2: %v", len(w.times[2]), w.times[2])
+		}
 	})
 }
 
@@ -108,13 +129,23 @@ func TestPeriodsMissedDuringSuspendAreSkipped(t *testing.T) {
 			// A delay shorter than a period moves no period. After a longer one a period begins at once.
 			first := w.times[1][0]
 			if late < period {
-				assert.Equal(t, max(period, first+late), w.listed[1])
-				assert.Equal(t, 2*period, w.listed[2])
-				assert.Len(t, w.times[1], 8)
+				if want := max(period, first+late); w.listed[1] != want {
+					t.Errorf("w.listed[1] = %v, want %v", w.listed[1], want)
+				}
+				if w.listed[2] != 2*period {
+					t.Errorf("w.listed[2] = %v, want %v", w.listed[2], 2*period)
+				}
+				if len(w.times[1]) != 8 {
+					t.Errorf("len(w.times[1]) = %d, want 8: %v", len(w.times[1]), w.times[1])
+				}
 				continue
 			}
-			assert.Equal(t, first+late, w.listed[1], "at once")
-			assert.Equal(t, first+late+period, w.listed[2], "and the next one a period later")
+			if want := first + late; w.listed[1] != want {
+				t.Errorf("w.listed[1] = %v, want %v: at once", w.listed[1], want)
+			}
+			if want := first + late + period; w.listed[2] != want {
+				t.Errorf("w.listed[2] = %v, want %v: and the next one a period later", w.listed[2], want)
+			}
 		}
 	})
 }
@@ -126,7 +157,9 @@ func TestRunReturnsWhenItsContextEnds(t *testing.T) {
 			w := &world{keys: keys}
 			began := time.Now()
 			w.runFor(period / 2)
-			assert.Equal(t, period/2-1, time.Since(began))
+			if got := time.Since(began); got != period/2-1 {
+				t.Errorf("time.Since(began) = %v, want %v", got, period/2-1)
+			}
 		}
 	})
 }
@@ -140,7 +173,11 @@ func TestNoTurnAfterContextEnds(t *testing.T) {
 			return 2 * period // all other turns are due by then
 		}
 		w.run(ctx)
-		assert.Len(t, w.times, 1)
-		assert.Len(t, w.listed, 1)
+		if len(w.times) != 1 {
+			t.Errorf("len(w.times) = %d, want 1: %v", len(w.times), w.times)
+		}
+		if len(w.listed) != 1 {
+			t.Errorf("len(w.listed) = %d, want 1: %v", len(w.listed), w.listed)
+		}
 	})
 }
