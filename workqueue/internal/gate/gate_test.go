@@ -1,11 +1,12 @@
 package gate_test
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/time/rate"
 
 	"github.com/setpoint-go/setpoint/workqueue/internal/gate"
@@ -40,21 +41,39 @@ func TestEachPassTakesOneTokenAndNoneAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := rate.NewLimiter(rate.Every(time.Second), 3)
 		g := newGate(limiter)
-		require.Equal(t, 3, g.passes())
+		if got := g.passes(); got != 3 {
+			t.Fatalf("g.passes() = %d, want 3", got)
+		}
 		begin := time.Now()
 		for range 100 {
-			require.False(t, g.Pass(time.Now()), "and it takes nothing")
+			if g.Pass(time.Now()) {
+				t.Fatal("g.Pass(time.Now()) = true, want false: and it takes nothing")
+			}
 		}
 		sleep(time.Second - 1)
-		require.Empty(t, g.at)
-		require.Zero(t, g.passes())
+		if len(g.at) != 0 {
+			t.Fatalf("g.at = %v, want none", g.at)
+		}
+		if got := g.passes(); got != 0 {
+			t.Fatalf("g.passes() = %d, want 0", got)
+		}
 		sleep(1)
-		require.Equal(t, []time.Time{begin.Add(time.Second)}, g.at)
-		require.Equal(t, 1, g.passes())
+		if diff := cmp.Diff([]time.Time{begin.Add(time.Second)}, g.at); diff != "" {
+			t.Fatalf("g.at mismatch (-want +got):\n%s", diff)
+		}
+		if got := g.passes(); got != 1 {
+			t.Fatalf("g.passes() = %d, want 1", got)
+		}
 		sleep(time.Hour)
-		require.Len(t, g.at, 2, "once for each time that it was closed")
-		require.InDelta(t, 3, limiter.Tokens(), 1e-9)
-		require.Equal(t, 3, g.passes())
+		if len(g.at) != 2 {
+			t.Fatalf("len(g.at) = %d, want 2: %v: once for each time that it was closed", len(g.at), g.at)
+		}
+		if got := limiter.Tokens(); math.Abs(got-3) > 1e-9 {
+			t.Fatalf("limiter.Tokens() = %v, want about 3", got)
+		}
+		if got := g.passes(); got != 3 {
+			t.Fatalf("g.passes() = %d, want 3", got)
+		}
 		sleep(time.Hour)
 	})
 }
@@ -64,14 +83,22 @@ func TestChangedLimiterIsNoticedWithinMinute(t *testing.T) {
 		for _, limiter := range []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 0), rate.NewLimiter(0, 0)} {
 			g := newGate(limiter)
 			begin := time.Now()
-			require.Zero(t, g.passes())
+			if got := g.passes(); got != 0 {
+				t.Fatalf("g.passes() = %d, want 0", got)
+			}
 			limiter.SetLimit(rate.Every(time.Second))
 			limiter.SetBurst(2)
 			sleep(time.Minute - 1)
-			require.Zero(t, g.passes())
+			if got := g.passes(); got != 0 {
+				t.Fatalf("g.passes() = %d, want 0", got)
+			}
 			sleep(1)
-			require.Equal(t, []time.Time{begin.Add(time.Minute)}, g.at)
-			require.Equal(t, 2, g.passes())
+			if diff := cmp.Diff([]time.Time{begin.Add(time.Minute)}, g.at); diff != "" {
+				t.Fatalf("g.at mismatch (-want +got):\n%s", diff)
+			}
+			if got := g.passes(); got != 2 {
+				t.Fatalf("g.passes() = %d, want 2", got)
+			}
 			sleep(time.Hour)
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
@@ -19,9 +17,13 @@ func TestListMatchesSlice(t *testing.T) {
 		signaled := func(ws ...*waiters.Waiter) {
 			for _, w := range ws {
 				w.Wake()
-				require.Len(t, w.Signal, 1)
+				if len(w.Signal) != 1 {
+					t.Fatalf("len(w.Signal) = %d, want 1", len(w.Signal))
+				}
 				<-w.Signal
-				require.False(t, w.Listed())
+				if w.Listed() {
+					t.Fatal("w.Listed() = true, want false")
+				}
 				l.Reuse(w)
 			}
 		}
@@ -29,39 +31,57 @@ func TestListMatchesSlice(t *testing.T) {
 			switch r.IntN(8) {
 			case 0, 1, 2, 3:
 				w := l.Add()
-				require.True(t, w.Listed())
-				require.Empty(t, w.Signal)
-				require.NotContains(t, model, w)
+				if !w.Listed() {
+					t.Fatal("w.Listed() = false, want true")
+				}
+				if len(w.Signal) != 0 {
+					t.Fatalf("len(w.Signal) = %d, want 0", len(w.Signal))
+				}
+				if slices.Contains(model, w) {
+					t.Fatalf("model = %v, want it without %p", model, w)
+				}
 				model = append(model, w)
 			case 4, 5:
 				w := l.Next()
 				if len(model) == 0 {
-					require.Nil(t, w)
+					if w != nil {
+						t.Fatalf("w = %+v, want nil", w)
+					}
 					break
 				}
-				require.Same(t, model[0], w)
+				if w != model[0] {
+					t.Fatalf("w = %p, want %p", w, model[0])
+				}
 				model = model[1:]
 				signaled(w)
 			case 6:
 				if len(model) > 0 {
 					i := r.IntN(len(model))
 					l.Remove(model[i])
-					require.False(t, model[i].Listed())
+					if model[i].Listed() {
+						t.Fatal("model[i].Listed() = true, want false")
+					}
 					l.Reuse(model[i])
 					model = slices.Delete(model, i, i+1)
 				}
 			case 7:
 				if r.IntN(4) == 0 {
 					all := l.Clear()
-					require.Equal(t, len(model), len(all))
+					if got, want := len(all), len(model); got != want {
+						t.Fatalf("len(all) = %d, want %d", got, want)
+					}
 					for i := range all {
-						require.Same(t, model[i], all[i])
+						if all[i] != model[i] {
+							t.Fatalf("all[i] = %p, want %p", all[i], model[i])
+						}
 					}
 					model = nil
 					signaled(all...)
 				}
 			}
-			require.Equal(t, len(model) == 0, l.Empty())
+			if got, want := l.Empty(), len(model) == 0; got != want {
+				t.Fatalf("l.Empty() = %v, want %v", got, want)
+			}
 		}
 	}
 }
@@ -70,16 +90,20 @@ func TestWakeOfWaiterThatHasGivenUpDoesNotBlock(t *testing.T) {
 	var l waiters.List
 	l.Add()
 	l.Next().Wake() // nobody receives it
-	require.True(t, l.Empty())
+	if !l.Empty() {
+		t.Fatal("l.Empty() = false, want true")
+	}
 }
 
 func TestReusedWaiterTakesNoMemory(t *testing.T) {
 	var l waiters.List
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	if got := testing.AllocsPerRun(100, func() {
 		first, second := l.Add(), l.Add()
 		l.Remove(second)
 		l.Remove(first)
 		l.Reuse(first)
 		l.Reuse(second)
-	}))
+	}); got != 0 {
+		t.Fatalf("testing.AllocsPerRun = %v, want 0", got)
+	}
 }
