@@ -8,8 +8,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest"
@@ -43,15 +41,21 @@ func TestEachClassicIsFoundAndItsFixPasses(t *testing.T) {
 			if full {
 				buggy = simtest.Explore(t, func() simtest.World { return c.world(false) })
 			}
-			require.NotEmpty(t, buggy.Failures, "the bug is not found")
-			require.NotEmpty(t, buggy.Failures[0].Plan, "it fails without faults: %v", buggy.Failures[0])
+			if len(buggy.Failures) == 0 {
+				t.Fatal("the bug is not found")
+			}
+			if len(buggy.Failures[0].Plan) == 0 {
+				t.Fatalf("it fails without faults: %v", buggy.Failures[0])
+			}
 			byFault := false
 			for _, f := range buggy.Failures {
 				for _, plan := range append(f.More, f.Plan) {
 					byFault = byFault || plan[0].Do == c.finds
 				}
 			}
-			require.True(t, byFault, "no %s finds it", c.finds)
+			if !byFault {
+				t.Fatalf("no %s finds it", c.finds)
+			}
 			fixed := simtest.Explore(t, func() simtest.World {
 				w := c.world(true)
 				w.Pairs = 500

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/simtest"
 )
@@ -19,13 +19,19 @@ func TestPruningDoesNotChangeVerdicts(t *testing.T) {
 				w.Exhaustive = true
 				return w
 			}), c.explore(t, fixed, "step")
-			require.Equal(t, found(whole), found(part), "%s fixed=%v", c.name, fixed)
-			require.Zero(t, whole.Pruned)
+			if diff := cmp.Diff(found(whole), found(part)); diff != "" {
+				t.Fatalf("%s fixed=%v: found(part) mismatch (-want +got):\n%s", c.name, fixed, diff)
+			}
+			if whole.Pruned != 0 {
+				t.Fatalf("whole.Pruned = %d, want 0", whole.Pruned)
+			}
 			pruned += part.Pruned
 			t.Logf("%s fixed=%v: %d plans, and %d left out", c.name, fixed, part.Plans, part.Pruned)
 		}
 	}
-	require.Positive(t, pruned)
+	if pruned <= 0 {
+		t.Fatalf("pruned = %d, want a positive number", pruned)
+	}
 }
 
 // found returns what a report says, sorted.

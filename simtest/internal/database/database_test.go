@@ -3,8 +3,6 @@ package database_test
 import (
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/simtest/internal/database"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -25,6 +23,8 @@ func TestOpOfACommit(t *testing.T) {
 		{deleting, gone, "delete"},
 		{there, gone, "delete"},
 	} {
-		assert.Equal(t, c.want, database.OpOf(c.before, c.after), "%v, then %v", c.before, c.after)
+		if got := database.OpOf(c.before, c.after); got != c.want {
+			t.Errorf("%v, then %v: database.OpOf(c.before, c.after) = %q, want %q", c.before, c.after, got, c.want)
+		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/simtest/internal/database"
 	"github.com/setpoint-go/setpoint/simtest/internal/judge"
 	"github.com/setpoint-go/setpoint/simtest/internal/rule"
@@ -38,9 +36,13 @@ func TestOrphanHasNoLiveOwner(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", "")
 	put(db, "s.1", "child", "{}", "2", owners("1", "gone"))
-	assert.Empty(t, brokenBy(db))
+	if got := brokenBy(db); got != "" {
+		t.Errorf(`brokenBy(db) = %q, want ""`, got)
+	}
 	put(db, "s.1", "a", "", "1", "")
-	assert.Equal(t, rule.Orphan, brokenBy(db))
+	if got := brokenBy(db); got != rule.Orphan {
+		t.Errorf("brokenBy(db) = %q, want %q", got, rule.Orphan)
+	}
 }
 
 func TestTwoOwnersAreAlive(t *testing.T) {
@@ -49,10 +51,14 @@ func TestTwoOwnersAreAlive(t *testing.T) {
 	put(db, "s.1", "a", "", "1", "")
 	put(db, "s.1", "b", "{}", "2", "")
 	put(db, "s.1", "child", "{}", "3", owners("1", "2"))
-	assert.Empty(t, brokenBy(db), "the first was gone by then")
+	if got := brokenBy(db); got != "" {
+		t.Errorf(`brokenBy(db) = %q, want "": the first was gone by then`, got)
+	}
 	put(db, "s.1", "c", "{}", "4", "")
 	put(db, "s.1", "child", "{}", "3", owners("4"))
-	assert.Equal(t, rule.TwoOwners, brokenBy(db), "c has taken it from b")
+	if got := brokenBy(db); got != rule.TwoOwners {
+		t.Errorf("brokenBy(db) = %q, want %q: c has taken it from b", got, rule.TwoOwners)
+	}
 }
 
 func TestNextObjectOfANameMayHaveAnotherOwner(t *testing.T) {
@@ -62,7 +68,9 @@ func TestNextObjectOfANameMayHaveAnotherOwner(t *testing.T) {
 	put(db, "s.1", "child", "{}", "3", owners("2"))
 	put(db, "s.1", "child", "", "3", owners("2"))
 	put(db, "s.1", "child", "{}", "5", owners("4"))
-	assert.Empty(t, brokenBy(db))
+	if got := brokenBy(db); got != "" {
+		t.Errorf(`brokenBy(db) = %q, want ""`, got)
+	}
 }
 
 // What is also wrong without faults is not a failure of the plan.
@@ -72,7 +80,9 @@ func TestProblemOfRunWithoutFaultsIsNotRepeated(t *testing.T) {
 		put(db, "s.1", "child", value, "2", owners("gone"))
 		return judge.Look(db, nil)
 	}
-	assert.Nil(t, orphan(`{"N":1}`).Beside(orphan(`{"N":2}`), true))
+	if got := orphan(`{"N":1}`).Beside(orphan(`{"N":2}`), true); got != nil {
+		t.Errorf("Beside of two orphans = %+v, want nil", got)
+	}
 	undone := func(value string) *judge.End {
 		db := database.New()
 		put(db, "s.1", "a", `{"N":1}`, "1", "")
@@ -80,17 +90,25 @@ func TestProblemOfRunWithoutFaultsIsNotRepeated(t *testing.T) {
 		put(db, "s.1", "a", value, "1", "")
 		return judge.Look(db, nil)
 	}
-	assert.Nil(t, undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":1}`), true))
-	assert.NotNil(t, undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":2}`), true))
+	if got := undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":1}`), true); got != nil {
+		t.Errorf("Beside of two ends with the same lost write = %+v, want nil", got)
+	}
+	if undone(`{"M":1,"N":1}`).Beside(undone(`{"M":2,"N":2}`), true) == nil {
+		t.Error("Beside of a lost write and an end without one = nil, want a problem")
+	}
 }
 
 func TestObjectIsStuckOnlyWithFinalizer(t *testing.T) {
 	db := database.New()
 	put(db, "s.1", "a", "{}", "1", `,"finalizers":["f"]`)
 	put(db, "s.1", "b", "{}", "2", `,"deleting":"2026-01-01T00:00:00Z"`)
-	assert.Empty(t, brokenBy(db))
+	if got := brokenBy(db); got != "" {
+		t.Errorf(`brokenBy(db) = %q, want ""`, got)
+	}
 	put(db, "s.1", "a", "{}", "1", `,"finalizers":["f"],"deleting":"2026-01-01T00:00:00Z"`)
-	assert.Equal(t, rule.Finalizer, brokenBy(db))
+	if got := brokenBy(db); got != rule.Finalizer {
+		t.Errorf("brokenBy(db) = %q, want %q", got, rule.Finalizer)
+	}
 }
 
 // lostBeside returns whether the end of a database loses a write of the user, beside another end in which the object is there.
@@ -106,16 +124,26 @@ func TestWriteIsLostUnlessUserUndidIt(t *testing.T) {
 	db := database.New()
 	put(db, user, "a", `{"N":1}`, "1", "")
 	put(db, user, "a", "", "1", "")
-	assert.False(t, lostBeside(db), "the user has deleted it")
+	if lostBeside(db) {
+		t.Error("lostBeside(db) = true, want false: the user has deleted it")
+	}
 	put(db, user, "a", `{"N":1}`, "2", "")
 	put(db, user, "a", `{"N":2}`, "2", "")
-	assert.False(t, lostBeside(db))
+	if lostBeside(db) {
+		t.Error("lostBeside(db) = true, want false")
+	}
 	put(db, "s.1", "a", `{"N":1}`, "2", "")
-	assert.True(t, lostBeside(db), "it is 1 again")
+	if !lostBeside(db) {
+		t.Error("lostBeside(db) = false, want true: it is 1 again")
+	}
 	put(db, "s.1", "a", `{"N":3}`, "2", "")
-	assert.False(t, lostBeside(db), "that is another value")
+	if lostBeside(db) {
+		t.Error("lostBeside(db) = true, want false: that is another value")
+	}
 	put(db, "s.1", "a", "", "2", "")
-	assert.True(t, lostBeside(db), "nobody was asked")
+	if !lostBeside(db) {
+		t.Error("lostBeside(db) = false, want true: nobody was asked")
+	}
 }
 
 // A write before the user's deletion of the object does not count.
@@ -126,10 +154,14 @@ func TestDeletionByUserEndsTheirWrites(t *testing.T) {
 	put(db, user, "a", `{"N":2}`, "1", "")
 	put(db, user, "a", "", "1", "")
 	put(db, "s.1", "a", `{"N":1}`, "2", "")
-	assert.False(t, lostBeside(db), "it is another object")
+	if lostBeside(db) {
+		t.Error("lostBeside(db) = true, want false: it is another object")
+	}
 	put(db, user, "a", `{"N":2}`, "2", "")
 	put(db, "s.1", "a", "", "2", "")
-	assert.False(t, lostBeside(db), "the system has created it, and may delete it")
+	if lostBeside(db) {
+		t.Error("lostBeside(db) = true, want false: the system has created it, and may delete it")
+	}
 }
 
 func TestStateHasLabelsOwnersAndFinalizers(t *testing.T) {
@@ -141,7 +173,9 @@ func TestStateHasLabelsOwnersAndFinalizers(t *testing.T) {
 		return judge.Look(db, nil)
 	}
 	fair := look(func(*backend.Record) {})
-	assert.Nil(t, look(func(r *backend.Record) { r.Meta = []byte(`{"uid":"2"}`) }).Beside(fair, false), "UIDs differ in each run")
+	if got := look(func(r *backend.Record) { r.Meta = []byte(`{"uid":"2"}`) }).Beside(fair, false); got != nil {
+		t.Errorf("Beside = %+v, want nil: UIDs differ in each run", got)
+	}
 	for _, change := range []func(*backend.Record){
 		func(r *backend.Record) { r.Value = []byte(`{"N":1}`) },
 		func(r *backend.Record) { r.Labels = map[string]string{"x": "y"} },
@@ -149,8 +183,8 @@ func TestStateHasLabelsOwnersAndFinalizers(t *testing.T) {
 		func(r *backend.Record) { r.Meta = []byte(`{"uid":"1","deleting":"2026-01-01T00:00:00Z"}`) },
 	} {
 		p := look(change).Beside(fair, false)
-		if assert.NotNil(t, p) {
-			assert.Equal(t, rule.EndState, p.Rule)
+		if p == nil || p.Rule != rule.EndState {
+			t.Errorf("Beside = %+v, want a problem with rule %q", p, rule.EndState)
 		}
 	}
 }

@@ -4,10 +4,9 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/simtest/internal/page"
 )
@@ -21,11 +20,21 @@ func TestEveryTextIsEscaped(t *testing.T) {
 		Lines: []page.Line{{At: evil, Who: evil, Text: evil, Mark: evil}, {Lane: -1, Text: evil, Mark: page.Missing}},
 	}}}
 	var b strings.Builder
-	require.NoError(t, p.Write(&b))
-	require.NotContains(t, b.String(), "<script")
-	require.NotContains(t, b.String(), "<img")
-	require.NotContains(t, b.String(), "http://")
-	require.Equal(t, 15, strings.Count(b.String(), "&lt;script&gt;"), "none is left out")
+	if err := p.Write(&b); err != nil {
+		t.Fatalf("p.Write(&b): %v", err)
+	}
+	if got := b.String(); strings.Contains(got, "<script") {
+		t.Fatalf(`b.String() = %q, want it without "<script"`, got)
+	}
+	if got := b.String(); strings.Contains(got, "<img") {
+		t.Fatalf(`b.String() = %q, want it without "<img"`, got)
+	}
+	if got := b.String(); strings.Contains(got, "http://") {
+		t.Fatalf(`b.String() = %q, want it without "http://"`, got)
+	}
+	if got := strings.Count(b.String(), "&lt;script&gt;"); got != 15 {
+		t.Fatalf(`strings.Count(b.String(), "&lt;script&gt;") = %d, want 15: none is left out`, got)
+	}
 	d := xml.NewDecoder(strings.NewReader(b.String()))
 	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
@@ -33,11 +42,17 @@ func TestEveryTextIsEscaped(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if e, ok := token.(xml.StartElement); ok {
-			require.NotContains(t, []string{"script", "img", "link", "iframe"}, e.Name.Local)
+			if slices.Contains([]string{"script", "img", "link", "iframe"}, e.Name.Local) {
+				t.Fatalf("the page has an element %q", e.Name.Local)
+			}
 			for _, a := range e.Attr {
-				require.False(t, strings.HasPrefix(a.Name.Local, "on"), "%s", a.Name.Local)
+				if strings.HasPrefix(a.Name.Local, "on") {
+					t.Fatalf("the page has an attribute %q", a.Name.Local)
+				}
 			}
 		}
 	}
@@ -49,17 +64,33 @@ func TestEachSystemHasLane(t *testing.T) {
 		Lines: []page.Line{{Lane: 0, Mark: page.Step}, {Lane: 1, Mark: page.Crash}, {Lane: 1, Mark: page.Fault}, {Lane: -1, Mark: page.Extra}},
 	}}}
 	var b strings.Builder
-	require.NoError(t, p.Write(&b))
-	require.Equal(t, 8, strings.Count(b.String(), `<line class="track"`), "each line has both lanes")
-	require.Equal(t, 1, strings.Count(b.String(), `<path class="bad"`))
-	require.Equal(t, 1, strings.Count(b.String(), `<circle class="ring"`))
+	if err := p.Write(&b); err != nil {
+		t.Fatalf("p.Write(&b): %v", err)
+	}
+	if got := strings.Count(b.String(), `<line class="track"`); got != 8 {
+		t.Fatalf("strings.Count(b.String(), `<line class=\"track\"`) = %d, want 8: each line has both lanes", got)
+	}
+	if got := strings.Count(b.String(), `<path class="bad"`); got != 1 {
+		t.Fatalf("strings.Count(b.String(), `<path class=\"bad\"`) = %d, want 1", got)
+	}
+	if got := strings.Count(b.String(), `<circle class="ring"`); got != 1 {
+		t.Fatalf("strings.Count(b.String(), `<circle class=\"ring\"`) = %d, want 1", got)
+	}
 	var again strings.Builder
-	require.NoError(t, p.Write(&again))
-	require.Equal(t, b.String(), again.String())
+	if err := p.Write(&again); err != nil {
+		t.Fatalf("p.Write(&again): %v", err)
+	}
+	if got, want := again.String(), b.String(); got != want {
+		t.Fatalf("again.String() = %q, want %q", got, want)
+	}
 }
 
 func TestWriterErrorIsReturned(t *testing.T) {
 	r, w := io.Pipe()
-	require.NoError(t, r.CloseWithError(io.ErrShortWrite))
-	require.ErrorIs(t, page.Page{}.Write(w), io.ErrShortWrite)
+	if err := r.CloseWithError(io.ErrShortWrite); err != nil {
+		t.Fatalf("r.CloseWithError(io.ErrShortWrite): %v", err)
+	}
+	if err := (page.Page{}).Write(w); !errors.Is(err, io.ErrShortWrite) {
+		t.Fatalf("page.Page{}.Write(w) = %v, want %v", err, io.ErrShortWrite)
+	}
 }

@@ -1,12 +1,10 @@
 package view_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest/internal/view"
@@ -28,7 +26,9 @@ func (mirror) Version() informer.Version { return 1 }
 func viewIn(t *testing.T, r *run) *view.View {
 	t.Helper()
 	v, err := view.New(mirror{}, "s.1", r)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	v.Lists("to")
 	return v
 }
@@ -38,27 +38,43 @@ func TestLagIsFairUpToItsLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &run{reconciles: 150}
 		v := viewIn(t, r)
-		assert.Empty(t, v.Unfair(), "it does not lag")
+		if got := v.Unfair(); got != "" {
+			t.Errorf(`v.Unfair() = %q, want "": it does not lag`, got)
+		}
 		v.Freeze("to", 1, false)
 		r.reconciles += 100
-		assert.Empty(t, v.Unfair())
+		if got := v.Unfair(); got != "" {
+			t.Errorf(`v.Unfair() = %q, want ""`, got)
+		}
 		r.reconciles++
-		assert.Contains(t, v.Unfair(), "for 101 reconciles")
+		if got := v.Unfair(); !strings.Contains(got, "for 101 reconciles") {
+			t.Errorf(`v.Unfair() = %q, want it to contain "for 101 reconciles"`, got)
+		}
 
 		r.reconciles = 0
 		v.Calm()
 		r.reconciles = 100
-		assert.Empty(t, v.Unfair())
+		if got := v.Unfair(); got != "" {
+			t.Errorf(`v.Unfair() = %q, want ""`, got)
+		}
 		r.reconciles++
-		assert.Contains(t, v.Unfair(), "for 101 reconciles")
+		if got := v.Unfair(); !strings.Contains(got, "for 101 reconciles") {
+			t.Errorf(`v.Unfair() = %q, want it to contain "for 101 reconciles"`, got)
+		}
 
 		r.reconciles = 0
 		time.Sleep(time.Minute)
-		assert.Empty(t, v.Unfair())
+		if got := v.Unfair(); got != "" {
+			t.Errorf(`v.Unfair() = %q, want ""`, got)
+		}
 		time.Sleep(time.Second)
-		assert.Contains(t, v.Unfair(), "for 1m1s")
+		if got := v.Unfair(); !strings.Contains(got, "for 1m1s") {
+			t.Errorf(`v.Unfair() = %q, want it to contain "for 1m1s"`, got)
+		}
 		v.Thaw(false)
-		assert.Empty(t, v.Unfair())
+		if got := v.Unfair(); got != "" {
+			t.Errorf(`v.Unfair() = %q, want ""`, got)
+		}
 	})
 }
 
@@ -67,10 +83,18 @@ func TestGapEndsWithItsThaw(t *testing.T) {
 	v := viewIn(t, &run{})
 	v.Freeze("to", 1, true)
 	v.Freeze("to", 2, false)
-	assert.False(t, v.Thaw(false))
-	assert.True(t, v.Thaw(true))
+	if v.Thaw(false) {
+		t.Error("v.Thaw(false) = true, want false")
+	}
+	if !v.Thaw(true) {
+		t.Error("v.Thaw(true) = false, want true")
+	}
 	v.Freeze("from", 3, false)
-	assert.False(t, v.Thaw(false), "it is of another kind")
+	if v.Thaw(false) {
+		t.Error("v.Thaw(false) = true, want false: it is of another kind")
+	}
 	v.Freeze("to", 3, false)
-	assert.True(t, v.Thaw(false))
+	if !v.Thaw(false) {
+		t.Error("v.Thaw(false) = false, want true")
+	}
 }
