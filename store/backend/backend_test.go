@@ -2,11 +2,11 @@ package backend_test
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -22,14 +22,24 @@ func TestRecordRoundTrips(t *testing.T) {
 		{Labels: map[string]string{"a": "1"}, Before: map[string]string{"a": "2"}},
 	} {
 		b, err := r.MarshalBinary()
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var back backend.Record
-		require.NoError(t, back.UnmarshalBinary(b))
+		if err := back.UnmarshalBinary(b); err != nil {
+			t.Fatalf("back.UnmarshalBinary(b): %v", err)
+		}
 		clear(b) // it keeps nothing of the bytes
-		assert.Equal(t, r.Before == nil, back.Before == nil)
-		assert.True(t, bytes.Equal(r.Meta, back.Meta) && bytes.Equal(r.Value, back.Value))
+		if got, want := back.Before == nil, r.Before == nil; got != want {
+			t.Errorf("back.Before == nil = %v, want %v", got, want)
+		}
+		if !(bytes.Equal(r.Meta, back.Meta) && bytes.Equal(r.Value, back.Value)) {
+			t.Error("want bytes.Equal(r.Meta, back.Meta) && bytes.Equal(r.Value, back.Value)")
+		}
 		r.Meta, r.Value, back.Meta, back.Value = nil, nil, nil, nil
-		assert.Equal(t, r, back)
+		if diff := cmp.Diff(r, back); diff != "" {
+			t.Errorf("back mismatch (-want +got):\n%s", diff)
+		}
 	}
 }
 
@@ -44,42 +54,75 @@ func FuzzCorruptRecordIsAnError(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := backend.Record{Key: "untouched"}
 		if err := r.UnmarshalBinary(b); err != nil {
-			assert.Equal(t, backend.Record{Key: "untouched"}, r)
+			if diff := cmp.Diff(backend.Record{Key: "untouched"}, r); diff != "" {
+				t.Errorf("r mismatch (-want +got):\n%s", diff)
+			}
 			return
 		}
 		again, err := r.MarshalBinary()
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var back backend.Record
-		require.NoError(t, back.UnmarshalBinary(again))
-		assert.Equal(t, r, back)
+		if err := back.UnmarshalBinary(again); err != nil {
+			t.Fatalf("back.UnmarshalBinary(again): %v", err)
+		}
+		if diff := cmp.Diff(r, back); diff != "" {
+			t.Errorf("back mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
 func TestTruncatedRecordIsAnError(t *testing.T) {
 	b, _ := backend.Record{Key: "a", Labels: map[string]string{"x": "y"}, Meta: []byte("{}"), Value: []byte("1")}.MarshalBinary()
 	for n := range b {
-		assert.Error(t, new(backend.Record).UnmarshalBinary(b[:n]), "%d bytes", n)
+		if err := new(backend.Record).UnmarshalBinary(b[:n]); err == nil {
+			t.Errorf("%d bytes: new(backend.Record).UnmarshalBinary(b[:n]) returned no error", n)
+		}
 	}
-	assert.Error(t, new(backend.Record).UnmarshalBinary(append(b, 0)), "and more")
+	if err := new(backend.Record).UnmarshalBinary(append(b, 0)); err == nil {
+		t.Error("new(backend.Record).UnmarshalBinary(append(b, 0)) returned no error: and more")
+	}
 }
 
 func TestKindHasOneType(t *testing.T) {
 	var kinds backend.Kinds
-	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()))
-	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()))
-	require.NoError(t, kinds.Claim("job", reflect.TypeFor[string]()))
-	assert.EqualError(t, kinds.Claim("app", reflect.TypeFor[string]()), "it is open with values of type int already, not string")
-	require.NoError(t, kinds.Claim("app", reflect.TypeFor[int]()), "the first type stays")
+	if err := kinds.Claim("app", reflect.TypeFor[int]()); err != nil {
+		t.Fatalf(`kinds.Claim("app", reflect.TypeFor[int]()): %v`, err)
+	}
+	if err := kinds.Claim("app", reflect.TypeFor[int]()); err != nil {
+		t.Fatalf(`kinds.Claim("app", reflect.TypeFor[int]()): %v`, err)
+	}
+	if err := kinds.Claim("job", reflect.TypeFor[string]()); err != nil {
+		t.Fatalf(`kinds.Claim("job", reflect.TypeFor[string]()): %v`, err)
+	}
+	const want = "it is open with values of type int already, not string"
+	if err := kinds.Claim("app", reflect.TypeFor[string]()); err == nil || err.Error() != want {
+		t.Errorf(`kinds.Claim("app", reflect.TypeFor[string]()) = %v, want the error %q`, err, want)
+	}
+	if err := kinds.Claim("app", reflect.TypeFor[int]()); err != nil {
+		t.Fatalf("the first type stays: %v", err)
+	}
 }
 
 func TestTermEndsWhenGreaterOneIsRecorded(t *testing.T) {
 	f := backend.Fence{Lease: "shop", Term: 7}
-	assert.NoError(t, f.Check(0))
-	assert.NoError(t, f.Check(7))
+	if err := f.Check(0); err != nil {
+		t.Error(err)
+	}
+	if err := f.Check(7); err != nil {
+		t.Error(err)
+	}
 	var fenced *backend.FencedError
-	require.ErrorAs(t, f.Check(8), &fenced)
-	assert.Equal(t, backend.FencedError{Fence: f, Have: 8}, *fenced)
-	assert.ErrorIs(t, fenced, backend.ErrFenced)
+	if err := f.Check(8); !errors.As(err, &fenced) {
+		t.Fatalf("f.Check(8) = %v, want a FencedError", err)
+	}
+	if want := (backend.FencedError{Fence: f, Have: 8}); *fenced != want {
+		t.Errorf("*fenced = %+v, want %+v", *fenced, want)
+	}
+	if !errors.Is(fenced, backend.ErrFenced) {
+		t.Errorf("fenced = %v, want %v", fenced, backend.ErrFenced)
+	}
 }
 
 func TestQueryIncludesEnteringAndLeavingRecords(t *testing.T) {
@@ -97,7 +140,11 @@ func TestQueryIncludesEnteringAndLeavingRecords(t *testing.T) {
 		{"shop/a", nil, map[string]string{}, false, false},
 		{"blog/a", front, nil, false, false},
 	} {
-		assert.Equal(t, c.matches, q.Matches(c.key, c.labels), c)
-		assert.Equal(t, c.want, q.Concern(&backend.Record{Key: c.key, Labels: c.labels, Before: c.before}), c)
+		if got := q.Matches(c.key, c.labels); got != c.matches {
+			t.Errorf("%+v: q.Matches(%q, c.labels) = %v, want %v", c, c.key, got, c.matches)
+		}
+		if got := q.Concern(&backend.Record{Key: c.key, Labels: c.labels, Before: c.before}); got != c.want {
+			t.Errorf("%+v: q.Concern = %v, want %v", c, got, c.want)
+		}
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"time"
 	"weak"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/store/internal/plain"
 )
@@ -38,7 +37,9 @@ type Env map[string]string
 func of[T any](t *testing.T) *plain.Values[T] {
 	t.Helper()
 	values, ok := plain.Of[T]()
-	require.True(t, ok)
+	if !ok {
+		t.Fatal("ok = false, want true")
+	}
 	return values
 }
 
@@ -58,7 +59,9 @@ func TestPlainDataTypes(t *testing.T) {
 		"a number": plainData[int](), "a time": plainData[time.Time](), "nothing": plainData[struct{}](), "a tree": plainData[V](),
 		"a graph": plainData[graph](), "a key of an array": plainData[map[[2]struct{ Rack uint8 }]bool](),
 	} {
-		assert.True(t, ok, name)
+		if !ok {
+			t.Errorf("%s: ok = false, want true", name)
+		}
 	}
 	for name, ok := range map[string]bool{
 		"an interface": plainData[any](), "a channel": plainData[chan int](), "a function in a slice": plainData[[]func()](),
@@ -70,7 +73,9 @@ func TestPlainDataTypes(t *testing.T) {
 			Bad  func()
 		}](),
 	} {
-		assert.False(t, ok, name)
+		if ok {
+			t.Errorf("%s: ok = true, want false", name)
+		}
 	}
 }
 
@@ -117,8 +122,12 @@ func TestEqualIsExact(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			same, err := of[V](t).Adopt(&c.to, &c.from)
-			require.NoError(t, err)
-			assert.Equal(t, c.same, same)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if same != c.same {
+				t.Errorf("same = %v, want %v", same, c.same)
+			}
 		})
 	}
 }
@@ -176,20 +185,32 @@ func memoryOf(v *V) map[string]uintptr {
 func TestCopySharesNothing(t *testing.T) {
 	values, v := of[V](t), full(2)
 	given := memoryOf(&v)
-	require.Greater(t, len(given), 30)
+	if got := len(given); got <= 30 {
+		t.Fatalf("len(given) = %d, want more than 30", got)
+	}
 	copied := values.Copy(&v)
 	adopted := v
 	_, err := values.Adopt(&adopted, nil)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]*V{"Copy": &copied, "Adopt": &adopted} {
-		require.Equal(t, full(2), *c, name)
+		if diff := cmp.Diff(full(2), *c); diff != "" {
+			t.Fatalf("%s: *c mismatch (-want +got):\n%s", name, diff)
+		}
 		at := memoryOf(c)
-		require.Len(t, at, len(given))
+		if len(at) != len(given) {
+			t.Fatalf("len(at) = %d, want %d: %v", len(at), len(given), at)
+		}
 		for path, address := range at {
-			assert.NotEqual(t, given[path], address, "%s: %s is shared", name, path)
+			if address == given[path] {
+				t.Errorf("%s: %s is shared: address = %d, want another value than %d", name, path, address, given[path])
+			}
 		}
 	}
-	require.Equal(t, full(2), v)
+	if diff := cmp.Diff(full(2), v); diff != "" {
+		t.Fatalf("v mismatch (-want +got):\n%s", diff)
+	}
 }
 
 func TestAdoptSharesEqualPartsAndCopiesTheRest(t *testing.T) {
@@ -200,44 +221,79 @@ func TestAdoptSharesEqualPartsAndCopiesTheRest(t *testing.T) {
 	given, want := memoryOf(&v), full(1)
 	want.N[1].Port, want.Env["TIER"] = 8443, "back"
 	same, err := values.Adopt(&v, &base)
-	require.NoError(t, err)
-	assert.False(t, same)
-	assert.Equal(t, want, v)
-	assert.Equal(t, full(1), base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same {
+		t.Error("same = true, want false")
+	}
+	if diff := cmp.Diff(want, v); diff != "" {
+		t.Errorf("v mismatch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(full(1), base); diff != "" {
+		t.Errorf("base mismatch (-want +got):\n%s", diff)
+	}
 	for path, address := range memoryOf(&v) {
-		assert.NotEqual(t, given[path], address, "%s is shared with the caller", path)
-		assert.Equal(t, path != "V.N" && path != "V.Env", stored[path] == address, "%s", path)
+		if address == given[path] {
+			t.Errorf("%s is shared with the caller: address = %d, want another value than %d", path, address, given[path])
+		}
+		if got, want := stored[path] == address, path != "V.N" && path != "V.Env"; got != want {
+			t.Errorf("%s: stored[path] == address = %v, want %v", path, got, want)
+		}
 	}
 }
 
 func TestEmptySliceStaysEmptyWithoutSpareCapacity(t *testing.T) {
 	v := V{L: make([]int, 0, 4), N: make([]struct{ Port int }, 0, 4), Args: make([]string, 0, 4)}
 	c := of[V](t).Copy(&v)
-	require.NotNil(t, c.L)
-	require.NotNil(t, c.N)
-	require.NotNil(t, c.Args)
+	if c.L == nil {
+		t.Fatal("c.L = nil")
+	}
+	if c.N == nil {
+		t.Fatal("c.N = nil")
+	}
+	if c.Args == nil {
+		t.Fatal("c.Args = nil")
+	}
 	_, _, _ = append(c.L, 1), append(c.N, struct{ Port int }{1}), append(c.Args, "1")
-	assert.Zero(t, v.L[:1][0])
-	assert.Zero(t, v.N[:1][0])
-	assert.Zero(t, v.Args[:1][0])
+	if got := v.L[:1][0]; got != 0 {
+		t.Errorf("v.L[:1][0] = %d, want 0", got)
+	}
+	if got := v.N[:1][0]; got != (struct{ Port int }{}) {
+		t.Errorf("v.N[:1][0] = %+v, want the zero value", got)
+	}
+	if got := v.Args[:1][0]; got != "" {
+		t.Errorf(`v.Args[:1][0] = %q, want ""`, got)
+	}
 }
 
 func TestCyclicValuePanics(t *testing.T) {
 	values := of[V](t)
 	var loop V
 	loop.Tree = &loop
-	message := "store: copy: a value is nested more than 10000 deep at a plain_test.V; it must be a tree"
-	assert.PanicsWithValue(t, message, func() { values.Copy(&loop) })
-	assert.PanicsWithValue(t, message, func() {
-		v := loop
-		_, _ = values.Adopt(&v, nil)
-	})
+	const message = "store: copy: a value is nested more than 10000 deep at a plain_test.V; it must be a tree"
+	panics := func(f func()) (why any) {
+		defer func() { why = recover() }()
+		f()
+		return nil
+	}
+	if got := panics(func() { values.Copy(&loop) }); got != message {
+		t.Errorf("Copy of a loop panics with %v, want %q", got, message)
+	}
+	adopted := loop
+	if got := panics(func() { _, _ = values.Adopt(&adopted, nil) }); got != message {
+		t.Errorf("Adopt of a loop panics with %v, want %q", got, message)
+	}
 	long := new(V)
 	for range 10_000 {
 		long = &V{Tree: long}
 	}
-	assert.NotPanics(t, func() { values.Copy(long) }, "at the maximum depth")
-	assert.PanicsWithValue(t, message, func() { values.Copy(&V{Tree: long}) })
+	if got := panics(func() { values.Copy(long) }); got != nil {
+		t.Errorf("Copy at the maximum depth panics with %v", got)
+	}
+	if got := panics(func() { values.Copy(&V{Tree: long}) }); got != message {
+		t.Errorf("Copy beyond the maximum depth panics with %v, want %q", got, message)
+	}
 }
 
 func TestAdoptedValueIsNotKeptAlive(t *testing.T) {
@@ -245,10 +301,14 @@ func TestAdoptedValueIsNotKeptAlive(t *testing.T) {
 	tree := weak.Make(given.Tree)
 	adopted := given
 	_, err := values.Adopt(&adopted, nil)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	given = V{}
 	runtime.GC() // one collection does not yet empty a sync.Pool
-	assert.Nil(t, tree.Value())
+	if got := tree.Value(); got != nil {
+		t.Errorf("tree.Value() = %+v, want nil", got)
+	}
 	runtime.KeepAlive(&given)
 	runtime.KeepAlive(values)
 }
@@ -259,8 +319,14 @@ func TestCopyAllocatesOnlyItsResult(t *testing.T) {
 	}
 	numbers, lists := of[[4]int](t), of[struct{ Args, Env []string }](t)
 	n, l := [4]int{1}, struct{ Args, Env []string }{[]string{"a"}, []string{"b"}}
-	assert.Zero(t, testing.AllocsPerRun(100, func() { numbers.Copy(&n) }))
-	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { lists.Copy(&l) }), 2.0, "two slices")
+	if got := testing.AllocsPerRun(100, func() { numbers.Copy(&n) }); got != 0 {
+		t.Errorf("testing.AllocsPerRun = %v, want 0", got)
+	}
+	if got := testing.AllocsPerRun(100, func() { lists.Copy(&l) }); got > 2.0 {
+		t.Errorf("testing.AllocsPerRun = %v, want at most 2.0: two slices", got)
+	}
 	next := l
-	assert.Zero(t, testing.AllocsPerRun(100, func() { _, _ = lists.Adopt(&next, &l) }), "all is shared")
+	if got := testing.AllocsPerRun(100, func() { _, _ = lists.Adopt(&next, &l) }); got != 0 {
+		t.Errorf("testing.AllocsPerRun = %v, want 0: all is shared", got)
+	}
 }

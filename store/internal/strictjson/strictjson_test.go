@@ -3,11 +3,9 @@ package strictjson_test
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
@@ -51,9 +49,13 @@ func TestUnsupportedTypeIsRejectedWithFieldPath(t *testing.T) {
 	} {
 		err := strictjson.Check(c.typ)
 		if c.want == "" {
-			assert.NoError(t, err, c.typ)
+			if err != nil {
+				t.Errorf("%v: %v", c.typ, err)
+			}
 		} else {
-			assert.EqualError(t, err, c.want)
+			if err == nil || err.Error() != c.want {
+				t.Errorf("error = %v, want the error %q", err, c.want)
+			}
 		}
 	}
 }
@@ -72,7 +74,9 @@ func TestLossyValueIsRejectedWithPath(t *testing.T) {
 		{*self, "json: unsupported value: encountered a cycle via *strictjson_test.Rates"},
 	} {
 		_, err := strictjson.Encode(c.value)
-		assert.ErrorContains(t, err, c.want)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("error = %v, want an error with %q", err, c.want)
+		}
 	}
 }
 
@@ -81,10 +85,18 @@ func TestEncodedValueRoundTrips(t *testing.T) {
 		ByZone: map[string][]*Rate{"a": {{1}, nil}}, Note: "\ufffd \\ufffd \x00 is text", Since: time.Unix(1, 2).UTC(), Next: &Rates{},
 	}
 	b, err := strictjson.Encode(want)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := strictjson.Decode[Rates](b)
-	require.NoError(t, err)
-	assert.Equal(t, want, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got = %+v, want %+v", got, want)
+	}
 	_, err = strictjson.Decode[Rates]([]byte(`{"Next":1}`))
-	assert.ErrorContains(t, err, "Rates.Next")
+	if err == nil || !strings.Contains(err.Error(), "Rates.Next") {
+		t.Errorf("error = %v, want an error with %q", err, "Rates.Next")
+	}
 }
