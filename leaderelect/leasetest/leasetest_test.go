@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
@@ -95,12 +93,18 @@ func TestSuiteDetectsEveryMistake(t *testing.T) {
 		"a leadership guards by another key":          {leadingAnyKey: true},
 		"a guard needs no leadership":                 {leadingNobody: true},
 	} {
-		t.Run(mistake, func(t *testing.T) { assert.Positive(t, failures(t, s)) })
+		t.Run(mistake, func(t *testing.T) {
+			if got := failures(t, s); got <= 0 {
+				t.Errorf("failures(t, s) = %d, want a positive number", got)
+			}
+		})
 	}
 }
 
 func TestCorrectStorePasses(t *testing.T) {
-	assert.Zero(t, failures(t, &broken{}))
+	if got := failures(t, &broken{}); got != 0 {
+		t.Errorf("failures(t, &broken{}) = %d, want 0", got)
+	}
 }
 
 func TestMinimalBackendPassesWithSkips(t *testing.T) {
@@ -114,8 +118,12 @@ func TestMinimalBackendPassesWithSkips(t *testing.T) {
 			skipped++
 		}
 	}
-	assert.Zero(t, failed)
-	assert.Equal(t, len(faultCases)+len(watchCases)+len(listCases)+len(guardCases)+1, skipped)
+	if failed != 0 {
+		t.Errorf("failed = %d, want 0", failed)
+	}
+	if want := len(faultCases) + len(watchCases) + len(listCases) + len(guardCases) + 1; skipped != want {
+		t.Errorf("skipped = %d, want %d", skipped, want)
+	}
 }
 
 // plain hides what else a store can do.

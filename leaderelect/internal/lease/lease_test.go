@@ -12,8 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
@@ -22,9 +21,13 @@ func TestClosedChannelWinsOverTimeout(t *testing.T) {
 	closed := make(chan struct{})
 	close(closed)
 	for range 100 { // of two events at the same time, select takes either
-		require.True(t, lease.ClosedWithin(closed, 0))
+		if !lease.ClosedWithin(closed, 0) {
+			t.Fatal("lease.ClosedWithin(closed, 0) = false, want true")
+		}
 	}
-	require.False(t, lease.ClosedWithin(make(chan struct{}), 0))
+	if lease.ClosedWithin(make(chan struct{}), 0) {
+		t.Fatal("lease.ClosedWithin(make(chan struct{}), 0) = true, want false")
+	}
 }
 
 func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
@@ -39,54 +42,94 @@ func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
 				<-release // whatever the context says
 				return 1, nil
 			})
-			require.Error(t, err)
-			require.LessOrEqual(t, time.Since(begin), time.Second)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := time.Since(begin); got > time.Second {
+				t.Fatalf("time.Since(begin) = %v, want at most %v", got, time.Second)
+			}
 		}
-		require.Equal(t, int64(8), running.Load())
-		require.Equal(t, 8, calls.Wait(time.Second))
+		if got := running.Load(); got != 8 {
+			t.Fatalf("running.Load() = %d, want 8", got)
+		}
+		if got := calls.Wait(time.Second); got != 8 {
+			t.Fatalf("calls.Wait(time.Second) = %d, want 8", got)
+		}
 		close(release)
-		require.Zero(t, calls.Wait(time.Second))
+		if got := calls.Wait(time.Second); got != 0 {
+			t.Fatalf("calls.Wait(time.Second) = %d, want 0", got)
+		}
 		n, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context) (int, error) { return 2, nil })
-		require.NoError(t, err)
-		require.Equal(t, 2, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n != 2 {
+			t.Fatalf("n = %d, want 2", n)
+		}
 	})
 }
 
 func TestPanickingOrExitingCallIsAnError(t *testing.T) {
 	var calls lease.Calls
 	_, err := lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { panic("boom") })
-	require.ErrorContains(t, err, "boom")
+	if err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Fatalf("error = %v, want an error with %q", err, "boom")
+	}
 	_, err = lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { runtime.Goexit(); return 1, nil })
-	require.ErrorContains(t, err, "Goexit")
-	require.Zero(t, calls.Wait(0))
+	if err == nil || !strings.Contains(err.Error(), "Goexit") {
+		t.Fatalf("error = %v, want an error with %q", err, "Goexit")
+	}
+	if got := calls.Wait(0); got != 0 {
+		t.Fatalf("calls.Wait(0) = %d, want 0", got)
+	}
 	cause := errors.New("the caller has left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
 	_, err = lease.Do(ctx, &calls, time.Hour, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, nil })
 	if err != nil {
-		require.NotErrorIs(t, err, cause, "the cause of a caller is not an answer of the store")
+		if errors.Is(err, cause) {
+			t.Fatalf("err = %v, want another error than %v: the cause of a caller is not an answer of the store", err, cause)
+		}
 	}
 }
 
 func TestForeignRecordIsUnreadable(t *testing.T) {
 	for _, value := range []string{"", "{", "null", `{"holder":"x"}`, `{"holder":"","incarnation":"i"}`, `{"holder":"x","incarnation":"i","released":true}`} {
 		v := lease.ViewOf([]byte(value), "v", 7, 0, time.Now())
-		assert.False(t, v.Readable, value)
-		assert.False(t, v.Held(), value)
-		assert.Equal(t, lease.Record{Term: 7}, v.Record, value)
+		if v.Readable {
+			t.Errorf("%s: v.Readable = true, want false", value)
+		}
+		if v.Held() {
+			t.Errorf("%s: v.Held() = true, want false", value)
+		}
+		if diff := cmp.Diff(lease.Record{Term: 7}, v.Record); diff != "" {
+			t.Errorf("%s: v.Record mismatch (-want +got):\n%s", value, diff)
+		}
 	}
 	v := lease.ViewOf([]byte(`{"holder":"x","incarnation":"i","term":3,"leaseMillis":-1}`), "v", 2, 0, time.Now())
-	assert.True(t, v.Held())
-	assert.Equal(t, uint64(3), v.Record.Term)
-	assert.Zero(t, v.Record.Lease())
+	if !v.Held() {
+		t.Error("v.Held() = false, want true")
+	}
+	if v.Record.Term != 3 {
+		t.Errorf("v.Record.Term = %d, want 3", v.Record.Term)
+	}
+	if got := v.Record.Lease(); got != 0 {
+		t.Errorf("v.Record.Lease() = %v, want 0", got)
+	}
 }
 
 func TestKernelClocksAreReadTogether(t *testing.T) {
 	least, most := lease.Asleep()
-	assert.LessOrEqual(t, least, most)
-	assert.GreaterOrEqual(t, most, time.Duration(0))
+	if least > most {
+		t.Errorf("least = %v, want at most %v", least, most)
+	}
+	if most < 0 {
+		t.Errorf("most = %v, want at least 0", most)
+	}
 	again, _ := lease.Asleep()
-	assert.InDelta(t, most, again, float64(time.Second), "the machine was not suspended")
+	if d := again - most; d.Abs() > time.Second {
+		t.Errorf("again = %v, want about %v: the machine was not suspended", again, most)
+	}
 }
 
 func TestWaitersAreNotifiedAfterLastCall(t *testing.T) {
@@ -105,14 +148,20 @@ func TestWaitersAreNotifiedAfterLastCall(t *testing.T) {
 		waited := make(chan time.Duration)
 		for range 3 {
 			go func() {
-				assert.Zero(t, calls.Wait(time.Hour))
+				if got := calls.Wait(time.Hour); got != 0 {
+					t.Errorf("calls.Wait(time.Hour) = %d, want 0", got)
+				}
 				waited <- time.Since(began)
 			}()
 		}
 		for range 3 {
-			require.Equal(t, time.Minute, <-waited)
+			if got := <-waited; got != time.Minute {
+				t.Fatalf("<-waited = %v, want %v", got, time.Minute)
+			}
 		}
-		assert.Zero(t, calls.Wait(0), "none is left to wait for")
+		if got := calls.Wait(0); got != 0 {
+			t.Errorf("calls.Wait(0) = %d, want 0: none is left to wait for", got)
+		}
 	})
 }
 
@@ -141,10 +190,12 @@ func TestWarningsAreRateLimitedAndCounted(t *testing.T) {
 			warn(time.Second, "read")
 		}
 		warn(7*time.Second, "read")
-		assert.Equal(t, []string{
+		if diff := cmp.Diff([]string{
 			"msg=read error=down", "msg=write error=down", "msg=read error=down skipped=1", "msg=read error=down",
 			"msg=read error=down skipped=3",
-		}, strings.Split(strings.TrimSpace(log.String()), "\n"))
+		}, strings.Split(strings.TrimSpace(log.String()), "\n")); diff != "" {
+			t.Errorf("strings.Split(strings.TrimSpace(log.String()), \"\\n\") mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -155,11 +206,21 @@ func TestOlderRecordLowersNothing(t *testing.T) {
 		var seen lease.Seen
 		seen.Raise(newest)
 		seen.Raise(older)
-		assert.EqualValues(t, 3, seen.Term)
-		assert.True(t, seen.Regressed(lease.View{Record: older}))
-		assert.False(t, seen.Regressed(lease.View{Record: newest}))
+		if seen.Term != 3 {
+			t.Errorf("seen.Term = %d, want 3", seen.Term)
+		}
+		if !seen.Regressed(lease.View{Record: older}) {
+			t.Error("seen.Regressed(lease.View{Record: older}) = false, want true")
+		}
+		if seen.Regressed(lease.View{Record: newest}) {
+			t.Error("seen.Regressed(lease.View{Record: newest}) = true, want false")
+		}
 		seen.Raise(next)
-		assert.EqualValues(t, 4, seen.Term)
-		assert.True(t, seen.Regressed(lease.View{Record: newest}))
+		if seen.Term != 4 {
+			t.Errorf("seen.Term = %d, want 4", seen.Term)
+		}
+		if !seen.Regressed(lease.View{Record: newest}) {
+			t.Error("seen.Regressed(lease.View{Record: newest}) = false, want true")
+		}
 	}
 }
