@@ -3,12 +3,12 @@ package cachetest_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/cachetest"
-	"github.com/stretchr/testify/require"
 )
 
 // thing has everything that a type can have.
@@ -85,9 +85,15 @@ func TestEveryKindOfMutationIsReported(t *testing.T) {
 		for _, f := range w.cleanup {
 			f()
 		}
-		require.Len(t, w.errors, 1, want)
-		require.Contains(t, w.errors[0], want)
-		require.Contains(t, w.errors[0], "object a was changed after it was cached:\n\t")
+		if len(w.errors) != 1 {
+			t.Fatalf("%s: len(w.errors) = %d, want 1: %q", want, len(w.errors), w.errors)
+		}
+		if !strings.Contains(w.errors[0], want) {
+			t.Fatalf("w.errors[0] = %q, want it to contain %q", w.errors[0], want)
+		}
+		if !strings.Contains(w.errors[0], "object a was changed after it was cached:\n\t") {
+			t.Fatalf("w.errors[0] = %q, want it to contain %q", w.errors[0], "object a was changed after it was cached:\n\t")
+		}
 	}
 }
 
@@ -122,9 +128,13 @@ func TestValueReachedByTwoPathsIsCheckedOnBoth(t *testing.T) {
 	d := cachetest.DetectMutations(w, x, thingName)
 	shared.list[0] = 2
 	d.Check()
-	require.Len(t, w.errors, 1)
+	if len(w.errors) != 1 {
+		t.Fatalf("len(w.errors) = %d, want 1: %q", len(w.errors), w.errors)
+	}
 	for _, path := range []string{".next", ".any", ".m[[0] 1 [1] 2]"} {
-		require.Contains(t, w.errors[0], "\t"+path+".list[0] is 2, was 1")
+		if want := "\t" + path + ".list[0] is 2, was 1"; !strings.Contains(w.errors[0], want) {
+			t.Fatalf("w.errors[0] = %q, want it to contain %q", w.errors[0], want)
+		}
 	}
 }
 
@@ -138,15 +148,25 @@ func TestMutationsAreReportedOnceInKeyOrder(t *testing.T) {
 	after.u, before.u = 1, 1
 	d.Check()
 	d.Check()
-	require.Len(t, w.errors, 2)
-	require.Contains(t, w.errors[0], "object before was")
-	require.Contains(t, w.errors[1], "object after was")
+	if len(w.errors) != 2 {
+		t.Fatalf("len(w.errors) = %d, want 2: %q", len(w.errors), w.errors)
+	}
+	if !strings.Contains(w.errors[0], "object before was") {
+		t.Fatalf(`w.errors[0] = %q, want it to contain "object before was"`, w.errors[0])
+	}
+	if !strings.Contains(w.errors[1], "object after was") {
+		t.Fatalf(`w.errors[1] = %q, want it to contain "object after was"`, w.errors[1])
+	}
 
 	after.u = 2
 	x.Upsert(after) // the change would be hidden from now on
 	before.u = 2
 	x.Delete("before")
 	d.Check()
-	require.Len(t, w.errors, 4)
-	require.Contains(t, w.errors[2], ".u is 2, was 1")
+	if len(w.errors) != 4 {
+		t.Fatalf("len(w.errors) = %d, want 4: %q", len(w.errors), w.errors)
+	}
+	if !strings.Contains(w.errors[2], ".u is 2, was 1") {
+		t.Fatalf(`w.errors[2] = %q, want it to contain ".u is 2, was 1"`, w.errors[2])
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/debug/internal/depth"
 )
 
@@ -15,8 +13,12 @@ func TestSamplesKeepFiveMinutesOfQueuesThatExist(t *testing.T) {
 	began := time.Unix(1000, 0)
 	for i := range 200 {
 		at := began.Add(time.Duration(i) * depth.Period)
-		assert.True(t, s.Due(at))
-		assert.False(t, s.Due(at.Add(depth.Period/2)))
+		if !s.Due(at) {
+			t.Error("s.Due(at) = false, want true")
+		}
+		if s.Due(at.Add(depth.Period / 2)) {
+			t.Error("s.Due(at.Add(depth.Period/2)) = true, want false")
+		}
 		round := map[string]depth.Point{"sites": {At: at, Ready: i}}
 		if i == 0 {
 			round["gone"] = depth.Point{At: at}
@@ -24,10 +26,18 @@ func TestSamplesKeepFiveMinutesOfQueuesThatExist(t *testing.T) {
 		s.Add(round)
 	}
 	of := s.Of("sites")
-	assert.Len(t, of, 150)
-	assert.Equal(t, 50, of[0].Ready)
-	assert.Equal(t, 199, of[149].Ready)
-	assert.Empty(t, s.Of("gone"))
+	if len(of) != 150 {
+		t.Errorf("len(of) = %d, want 150: %v", len(of), of)
+	}
+	if of[0].Ready != 50 {
+		t.Errorf("of[0].Ready = %d, want 50", of[0].Ready)
+	}
+	if of[149].Ready != 199 {
+		t.Errorf("of[149].Ready = %d, want 199", of[149].Ready)
+	}
+	if got := s.Of("gone"); len(got) != 0 {
+		t.Errorf(`s.Of("gone") = %v, want none`, got)
+	}
 }
 
 func TestLineHasGapWhereSamplesAreMissing(t *testing.T) {
@@ -36,8 +46,16 @@ func TestLineHasGapWhereSamplesAreMissing(t *testing.T) {
 	l := depth.Draw([]depth.Point{
 		at(6*time.Minute, 1000), at(time.Minute, 10), at(58*time.Second, 20), at(10*time.Second, 0), at(8*time.Second, 0),
 	}, now)
-	assert.Equal(t, 2, strings.Count(l.Path, "M"), "two pieces: %s", l.Path)
-	assert.Equal(t, 2, strings.Count(l.Area, "Z"))
-	assert.Equal(t, 2, strings.Count(l.Path, "L"), "the oldest point is not drawn")
-	assert.Equal(t, depth.Line{Max: 1}, depth.Draw(nil, now))
+	if got := strings.Count(l.Path, "M"); got != 2 {
+		t.Errorf(`two pieces: %s: strings.Count(l.Path, "M") = %d, want 2`, l.Path, got)
+	}
+	if got := strings.Count(l.Area, "Z"); got != 2 {
+		t.Errorf(`strings.Count(l.Area, "Z") = %d, want 2`, got)
+	}
+	if got := strings.Count(l.Path, "L"); got != 2 {
+		t.Errorf(`strings.Count(l.Path, "L") = %d, want 2: the oldest point is not drawn`, got)
+	}
+	if got, want := depth.Draw(nil, now), (depth.Line{Max: 1}); got != want {
+		t.Errorf("depth.Draw(nil, now) = %+v, want %+v", got, want)
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/debug/internal/words"
 )
 
@@ -14,19 +12,33 @@ func TestVisibleEscapesWhatDoesNotPrint(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "plain \"text\"": "plain \"text\"", "a\nb": `a\nb`, "\u202eevil": `\u202eevil`, "\xff": `\xff`, "é": "é",
 	} {
-		assert.Equal(t, want, words.Visible(text))
+		if got := words.Visible(text); got != want {
+			t.Errorf("words.Visible(%q) = %q, want %q", text, got, want)
+		}
 	}
 	long := words.Short(strings.Repeat("k", 119) + "é and more")
-	assert.Equal(t, strings.Repeat("k", 119)+"… (130 bytes)", long, "a letter is not cut in half")
-	assert.Equal(t, "short", words.Short("short"))
+	if want := strings.Repeat("k", 119) + "… (130 bytes)"; long != want {
+		t.Errorf("long = %q, want %q: a letter is not cut in half", long, want)
+	}
+	if got := words.Short("short"); got != "short" {
+		t.Errorf(`words.Short("short") = %q, want "short"`, got)
+	}
 }
 
 func TestNumbersHaveSeparators(t *testing.T) {
-	for n, want := range map[any]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", int64(4321): "4,321", uint64(1) << 63: "9,223,372,036,854,775,808", "x": "x"} {
-		assert.Equal(t, want, words.Number(n))
+	for n, want := range map[any]string{
+		0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567", int64(4321): "4,321", uint64(1) << 63: "9,223,372,036,854,775,808", "x": "x",
+	} {
+		if got := words.Number(n); got != want {
+			t.Errorf("words.Number(%v) = %q, want %q", n, got, want)
+		}
 	}
-	assert.Equal(t, "once", words.Times(1))
-	assert.Equal(t, "1,000 times", words.Times(1000))
+	if got := words.Times(1); got != "once" {
+		t.Errorf(`words.Times(1) = %q, want "once"`, got)
+	}
+	if got := words.Times(1000); got != "1,000 times" {
+		t.Errorf(`words.Times(1000) = %q, want "1,000 times"`, got)
+	}
 }
 
 func TestSpanHasAtMostTwoUnits(t *testing.T) {
@@ -34,7 +46,11 @@ func TestSpanHasAtMostTwoUnits(t *testing.T) {
 		-time.Hour: "0 ms", 999 * time.Microsecond: "0 ms", 1500 * time.Millisecond: "1.5 s", 59*time.Second + 999*time.Millisecond: "59 s",
 		61 * time.Second: "1 min 1 s", 47*time.Hour + 59*time.Minute: "47 h 59 min", 49 * time.Hour: "2 days",
 	} {
-		assert.Equal(t, want, words.Span(d))
+		if got := words.Span(d); got != want {
+			t.Errorf("words.Span(%v) = %q, want %q", d, got, want)
+		}
 	}
-	assert.Equal(t, "2.5 s", words.Seconds(2.5))
+	if got := words.Seconds(2.5); got != "2.5 s" {
+		t.Errorf(`words.Seconds(2.5) = %q, want "2.5 s"`, got)
+	}
 }
