@@ -8,13 +8,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 func TestProgramReconcilesUntilInterrupted(t *testing.T) {
 	out, in, err := os.Pipe()
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	stdout := os.Stdout
 	os.Stdout = in
 	defer func() { os.Stdout = stdout }()
@@ -24,18 +24,32 @@ func TestProgramReconcilesUntilInterrupted(t *testing.T) {
 		close(ended)
 	}()
 	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "berlin: from 0 servers to 3\n", line)
-	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGINT))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line != "berlin: from 0 servers to 3\n" {
+		t.Fatalf(`line = %q, want "berlin: from 0 servers to 3\n"`, line)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+		t.Fatalf("syscall.Kill(os.Getpid(), syscall.SIGINT): %v", err)
+	}
 	<-ended
 }
 
 // The code in the README is a verbatim copy of this program.
 func TestReadmeShowsThisProgram(t *testing.T) {
 	program, err := os.ReadFile("main.go")
-	require.NoError(t, err)
-	require.LessOrEqual(t, strings.Count(string(program), "\n"), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Count(string(program), "\n"); got > 60 {
+		t.Fatalf(`strings.Count(string(program), "\n") = %d, want at most 60`, got)
+	}
 	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
-	require.Contains(t, string(readme), "```go\n"+string(program)+"```\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "```go\n" + string(program) + "```\n"; !strings.Contains(string(readme), want) {
+		t.Fatalf("README.md does not contain the program:\n%s", want)
+	}
 }
