@@ -8,10 +8,10 @@ import (
 )
 
 // Writer returns the pool of the connection that writes.
-func (b *Backend) Writer() *sql.DB { return b.write }
+func (b *Backend) Writer() *sql.DB { return b.write.DB }
 
 // Reader returns the pool of the connections that read.
-func (b *Backend) Reader() *sql.DB { return b.read }
+func (b *Backend) Reader() *sql.DB { return b.read.DB }
 
 // Statements returns the text of all statements.
 func Statements() string { return fmt.Sprint(newTables("")) }
@@ -19,7 +19,7 @@ func Statements() string { return fmt.Sprint(newTables("")) }
 // CountShared counts the transactions that several writers share.
 func (b *Backend) CountShared(n *atomic.Int32) {
 	run := b.turns.Run
-	b.turns.Run = func(ctx context.Context, tx *sql.Tx, swaps []*swap) {
+	b.turns.Run = func(ctx context.Context, tx *transaction, swaps []*swap) {
 		if len(swaps) > 1 {
 			n.Add(1)
 		}

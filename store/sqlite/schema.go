@@ -80,8 +80,20 @@ func (b *Backend) checkExisting(ctx context.Context, path string) error {
 	return nil
 }
 
-// setUp creates the tables, or checks that they have this layout.
+// setUp creates the tables, or checks that they have this layout, and prepares the statements.
 func (b *Backend) setUp(ctx context.Context) error {
+	if err := b.setUpTables(ctx); err != nil {
+		return err
+	}
+	t := &b.tables
+	err := b.write.prepare(ctx, t.readState, t.get, t.at, t.supersede, t.insert, t.advance, t.trim, t.term, t.recordTerm)
+	if err != nil {
+		return err
+	}
+	return b.read.prepare(ctx, t.readState, t.get, t.list, t.changes, t.term)
+}
+
+func (b *Backend) setUpTables(ctx context.Context) error {
 	var encoding, mode string
 	if err := b.write.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return err

@@ -71,13 +71,13 @@ type Backend struct {
 	backend.Kinds
 	cfg     Config
 	tables  tables
-	write   *sql.DB // one connection, which does not wait for other writers: begin does
-	read    *sql.DB
+	write   pool // one connection, which does not wait for other writers: begin does
+	read    pool
 	users   *sql.DB // the result of DB
 	latest  latest
 	written follow.Signal // by this Backend
 	writers atomic.Int32  // calls of Transact outside a caller's transaction
-	turns   group.Commit[*sql.Tx, *swap]
+	turns   group.Commit[*transaction, *swap]
 }
 
 var _ backend.Backend = (*Backend)(nil)
@@ -85,7 +85,6 @@ var _ backend.Backend = (*Backend)(nil)
 // Open opens the file at path, and creates it and the tables if they are missing and [Config.Existing] is false. It returns an
 // error if a field of cfg is invalid, if the file cannot be used, or if its tables have another layout.
 // path is a file name, not a URI. A database in memory is refused: use store.NewMemory.
-// path is a file name, not a URI. A database in memory is refused: store.NewMemory is the one to use.
 func Open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 	b, err := open(ctx, path, cfg)
 	if err != nil {
@@ -127,9 +126,9 @@ func open(ctx context.Context, path string, cfg Config) (*Backend, error) {
 		pool    **sql.DB
 		options url.Values
 	}{
-		{&b.write, url.Values{"_txlock": {"immediate"}, "_pragma": append(durable, "busy_timeout(0)")}},
+		{&b.write.DB, url.Values{"_txlock": {"immediate"}, "_pragma": append(durable, "busy_timeout(0)")}},
 		{&b.users, url.Values{"_txlock": {"immediate"}, "_pragma": append(durable, busy)}},
-		{&b.read, url.Values{"_pragma": {busy, "query_only(1)"}}},
+		{&b.read.DB, url.Values{"_pragma": {busy, "query_only(1)"}}},
 	} {
 		if *p.pool, err = openPool(abs, p.options); err != nil {
 			return nil, errors.Join(err, b.Close())
@@ -155,7 +154,7 @@ func openPool(path string, options url.Values) (*sql.DB, error) {
 
 // Close closes the connections to the file. Calls in flight, and watches, return an error.
 func (b *Backend) Close() (err error) {
-	for _, pool := range []*sql.DB{b.write, b.users, b.read} {
+	for _, pool := range []*sql.DB{b.write.DB, b.users, b.read.DB} {
 		if pool != nil {
 			err = errors.Join(err, pool.Close())
 		}

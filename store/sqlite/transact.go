@@ -20,14 +20,13 @@ import (
 
 // queryer reads: a pool or a transaction.
 type queryer interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
 // Get implements [backend.Backend].
 func (b *Backend) Get(ctx context.Context, kind, key string) (backend.Record, error) {
 	var from queryer = b.read
-	if tx, ok := ctx.Value(txKey{}).(*sql.Tx); ok {
+	if tx := joined(ctx); tx != nil {
 		from = tx
 	}
 	r, err := b.get(ctx, from, kind, key)
@@ -70,7 +69,7 @@ func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
 	doing := func() string { return fmt.Sprintf("write %s %q", kind, key) }
-	if tx, ok := ctx.Value(txKey{}).(*sql.Tx); ok {
+	if tx := joined(ctx); tx != nil {
 		r, _, err := b.transact(ctx, tx, kind, key, fences, decide)
 		return r, refused(ctx, doing, err)
 	}
@@ -173,14 +172,14 @@ func copyOf(r backend.Record) (c backend.Record, err error) {
 
 // commit makes swaps in one transaction. Each succeeds or fails on its own. Only an error of the database undoes them all. Then commit
 // repeats each in its own transaction.
-func (b *Backend) commit(ctx context.Context, tx *sql.Tx, swaps []*swap) {
+func (b *Backend) commit(ctx context.Context, tx *transaction, swaps []*swap) {
 	err := b.together(ctx, tx, swaps)
 	again := err != nil && len(swaps) > 1 && !errors.As(err, new(commitError)) // after that, the outcome is unknown
 	for _, s := range swaps {
 		if s.err = err; !again {
 			continue
 		}
-		var own *sql.Tx
+		var own *transaction
 		if own, s.err = b.begin(ctx); s.err == nil {
 			s.err = b.together(ctx, own, []*swap{s})
 		}
@@ -188,7 +187,7 @@ func (b *Backend) commit(ctx context.Context, tx *sql.Tx, swaps []*swap) {
 }
 
 // together makes swaps in a transaction and commits it.
-func (b *Backend) together(ctx context.Context, tx *sql.Tx, swaps []*swap) error {
+func (b *Backend) together(ctx context.Context, tx *transaction, swaps []*swap) error {
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	wrote := false
 	for _, s := range swaps {
@@ -212,7 +211,7 @@ type commitError struct{ error }
 
 func (e commitError) Unwrap() error { return e.error }
 
-func (b *Backend) compareAndSwap(ctx context.Context, tx *sql.Tx, s *swap) error {
+func (b *Backend) compareAndSwap(ctx context.Context, tx *transaction, s *swap) error {
 	raised, err := b.raised(ctx, tx, s.fences)
 	if errors.As(err, new(refusal)) {
 		s.lost = true // the next attempt returns the error
@@ -237,9 +236,9 @@ func (b *Backend) compareAndSwap(ctx context.Context, tx *sql.Tx, s *swap) error
 }
 
 // begin begins a transaction as soon as no other writing transaction is open.
-func (b *Backend) begin(ctx context.Context) (tx *sql.Tx, err error) {
+func (b *Backend) begin(ctx context.Context) (tx *transaction, err error) {
 	err = b.whileBusy(ctx, func() (err error) {
-		tx, err = b.write.BeginTx(ctx, nil)
+		tx, err = b.write.begin(ctx)
 		return err
 	})
 	return tx, err
@@ -275,7 +274,7 @@ func refused(ctx context.Context, doing func() string, err error) error {
 
 // transact does everything of a Transact except begin and commit.
 func (b *Backend) transact(
-	ctx context.Context, tx *sql.Tx, kind, key string, fences []backend.Fence, decide backend.Decide,
+	ctx context.Context, tx *transaction, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (r backend.Record, wrote bool, err error) {
 	raised, err := b.raised(ctx, tx, fences)
 	if err != nil {
@@ -316,7 +315,7 @@ func (b *Backend) raised(ctx context.Context, from queryer, fences []backend.Fen
 	return raised, nil
 }
 
-func (b *Backend) recordTerms(ctx context.Context, tx *sql.Tx, raised []backend.Fence) error {
+func (b *Backend) recordTerms(ctx context.Context, tx *transaction, raised []backend.Fence) error {
 	for _, f := range raised {
 		term := binary.BigEndian.AppendUint64(nil, f.Term)
 		if _, err := tx.ExecContext(ctx, b.tables.recordTerm, f.Lease, term); err != nil {
@@ -343,7 +342,7 @@ func (b *Backend) term(ctx context.Context, from queryer, lease string) (uint64,
 
 // put writes the next state of a key, and forgets a little more of the history than it adds.
 func (b *Backend) put(
-	ctx context.Context, tx *sql.Tx, kind, key string, have, next backend.Record,
+	ctx context.Context, tx *transaction, kind, key string, have, next backend.Record,
 ) (r backend.Record, err error) {
 	var version, horizon int64
 	if err := tx.QueryRowContext(ctx, b.tables.readState).Scan(&version, &horizon); err != nil {

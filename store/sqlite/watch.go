@@ -29,7 +29,7 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 
 // list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
-	tx, err := b.read.BeginTx(ctx, nil)
+	tx, err := b.read.begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (b *Backend) Watch(
 func (b *Backend) changes(
 	ctx context.Context, kind string, after informer.Version,
 ) (all []backend.Change, upTo informer.Version, err error) {
-	tx, err := b.read.BeginTx(ctx, nil)
+	tx, err := b.read.begin(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
