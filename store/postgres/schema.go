@@ -24,9 +24,9 @@ const layout = 1
 //   - fences has the greatest term of each lease, as text of digits, since bigint is signed.
 //   - incarnation has one row, which is gone when the server may have lost writes: the server empties an unlogged table when it recovers
 //     from a crash, is promoted, or starts on a copy of a running server. After a restored dump, the row names another server.
-//   - gaps has a row for each time that a write found incarnation empty or wrong. The versions after one number and before another were
-//     never assigned, or are lost. Without the gap, lost versions would be assigned again, and a watch that has seen the lost ones would
-//     miss the new ones. The step is so large, and random, that two promoted servers differ.
+//   - gaps has a row for each time that a write, or a watch at a lost version, found incarnation empty or wrong. The versions after one
+//     number and before another were never assigned, or are lost. Without the gap, lost versions would be assigned again, and a watch that
+//     has seen the lost ones would miss the new ones. For the size of a gap, see laterSQL.
 //
 // The function write compares and swaps. Each of its statements has its own snapshot, taken after the lock on state, which a single
 // statement would not have. The setting setpoint.system caches the identifier of the server for the session, because pg_control_system
@@ -112,7 +112,7 @@ BEGIN
 	END IF;
 	IF NOT v_known THEN
 		v_gap.after := v_version;
-		v_gap.before := v_version + (1::bigint << 40) + floor(random() * (1::bigint << 40))::bigint;
+		v_gap.before := v_version + (1::bigint << 40) + {later};
 		INSERT INTO gaps VALUES (v_gap.*);
 		DELETE FROM incarnation;
 		INSERT INTO incarnation VALUES (v_system);
@@ -143,6 +143,11 @@ INSERT INTO {schema}.state VALUES ({layout}, 0, 0);
 INSERT INTO {schema}.incarnation SELECT system_identifier FROM pg_control_system();
 `
 
+// laterSQL is a number of less than 2^44, to which a 12-day clock contributes the upper 24 bits, in sixteenths of a second, and chance the
+// others. It is part of each step after a loss. If two servers continue from the same version, they leave different gaps. That of the later
+// one is greater, unless the clock begins again in between. So caches that have seen the earlier server accept the lists of the later one.
+const laterSQL = `(((floor(extract(epoch FROM clock_timestamp()) * 16)::bigint & 16777215) << 20) + floor(random() * 1048576)::bigint)`
+
 // quote returns text as an SQL literal.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
@@ -165,6 +170,7 @@ func SQL(cfg Config) (string, error) {
 func sqlOf(cfg Config) string {
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{channel}", quote(channelOf(cfg.Schema)), "{layout}", fmt.Sprint(layout),
+		"{later}", laterSQL,
 	).Replace(schemaSQL)
 }
 

@@ -138,7 +138,7 @@ BEGIN
 	IF v_base IS NOT NULL THEN
 		RETURN v_base;
 	END IF;
-	UPDATE {schema}.epochs s SET base = s.base + (1::bigint << 44) + 2 * floor(random() * (1::bigint << 43))::bigint
+	UPDATE {schema}.epochs s SET base = s.base + (1::bigint << 44) + 2 * {later}
 		RETURNING s.base INTO STRICT v_base;
 	DELETE FROM {schema}.epoch;
 	INSERT INTO {schema}.epoch VALUES (v_base, v_system);
@@ -272,6 +272,7 @@ func (c TableConfig) sql() string {
 	return strings.NewReplacer(
 		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
+		"{later}", laterSQL,
 		"{changes}", quote(pgx.Identifier{c.Schema, "changes"}.Sanitize()),
 		"{table}", c.source(),
 		"{source}", quote(c.source()),

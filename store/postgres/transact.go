@@ -20,7 +20,7 @@ import (
 type statements struct {
 	channel                         string
 	get, read, write, list, changes string
-	version                         string
+	version, lock, leap             string
 }
 
 func newStatements(schema string) statements {
@@ -41,6 +41,13 @@ func newStatements(schema string) statements {
 				WHERE kind = $1 AND version > $2 AND $2 >= s.horizon ORDER BY version LIMIT $3
 			) o ON true ORDER BY o.version`),
 		version: with(`SELECT version FROM {schema}.state`),
+		lock:    with(`SELECT FROM {schema}.state FOR UPDATE`),
+		leap: with(`WITH server AS (SELECT system_identifier AS system FROM pg_control_system()),
+			gap AS (INSERT INTO {schema}.gaps SELECT s.version, s.version + (1::bigint << 40) + ` + laterSQL + ` FROM {schema}.state s, server
+				WHERE NOT EXISTS (SELECT FROM {schema}.incarnation i WHERE i.system = server.system) RETURNING before),
+			gone AS (DELETE FROM {schema}.incarnation WHERE EXISTS (SELECT FROM gap)),
+			known AS (INSERT INTO {schema}.incarnation SELECT server.system FROM server, gap)
+			UPDATE {schema}.state SET version = gap.before FROM gap`),
 	}
 }
 

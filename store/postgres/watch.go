@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -121,6 +123,9 @@ func (b *Backend) changes(
 	case !found:
 		return nil, 0, fmt.Errorf("the table state of schema %q has no row", b.cfg.Schema)
 	case after > informer.Version(version):
+		if err := b.leap(ctx); err != nil {
+			return nil, 0, err
+		}
 		return nil, 0, fmt.Errorf("%w: the schema is at version %d, not at %d", backend.ErrExpired, version, after)
 	case lost:
 		return nil, 0, fmt.Errorf("%w: the server has lost version %d", backend.ErrExpired, after)
@@ -130,4 +135,28 @@ func (b *Backend) changes(
 		return all, all[batchSize-1].Version, nil
 	}
 	return all, informer.Version(version), nil
+}
+
+// The codes of the errors of a session that must not write: on a standby, and without the privilege.
+const (
+	readOnly = "25006"
+	noRight  = "42501"
+)
+
+// leap leaves a gap in the versions if the server may have lost some and nobody has written since. Then a list is beyond every version that
+// a cache has seen. Otherwise a cache at a lost version would refuse all lists until the next write.
+func (b *Backend) leap(ctx context.Context) error {
+	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
+		return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, b.statements.lock); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, b.statements.leap) // its snapshot is of after the lock
+			return err
+		})
+	})
+	if e := new(pgconn.PgError); errors.As(err, &e) && (e.Code == readOnly || e.Code == noRight) {
+		return nil
+	}
+	return err
 }
