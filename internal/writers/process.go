@@ -23,6 +23,7 @@ const Kind = "App"
 const (
 	envTarget = "SETPOINT_WRITERS_TARGET" // the argument of open
 	envName   = "SETPOINT_WRITERS_NAME"   // of the process
+	envLossy  = "SETPOINT_WRITERS_LOSSY"  // set if the backend may lose acknowledged writes
 )
 
 // shared is the key of the counter that all writers increment.
@@ -34,15 +35,16 @@ func Main(open func(ctx context.Context, target string) (backend.Backend, error)
 	if target == "" {
 		return
 	}
-	if err := write(target, os.Getenv(envName), open); err != nil {
+	if err := write(target, os.Getenv(envName), os.Getenv(envLossy) != "", open); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// write writes with two goroutines until the standard input ends. It prints each write after the store has accepted it.
-func write(target, name string, open func(ctx context.Context, target string) (backend.Backend, error)) error {
+// write writes with two goroutines until the standard input ends. It prints each write after the store has accepted it. If the backend may
+// lose writes, and the store refuses a write, a goroutine goes on with its next round.
+func write(target, name string, lossy bool, open func(ctx context.Context, target string) (backend.Backend, error)) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { // ends when the parent closes the pipe, at the latest when the parent has died
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -63,7 +65,7 @@ func write(target, name string, open func(ctx context.Context, target string) (b
 		g.Start(ctx, func(ctx context.Context) error {
 			w := &writer{store: s, name: fmt.Sprint(name, "/", i)}
 			for n := 1; ctx.Err() == nil; n++ {
-				if err := w.round(n); err != nil {
+				if err := w.round(n); err != nil && !(lossy && refuses(err)) {
 					return fmt.Errorf("%s: round %d: %w", w.name, n, err)
 				}
 			}
@@ -93,13 +95,17 @@ func persist(f func(ctx context.Context) error) error {
 		ctx, cancel := context.WithTimeout(context.Background(), attempt)
 		err := f(ctx)
 		cancel()
-		var refused *store.Error
-		refuses := errors.As(err, &refused) && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound))
-		if err == nil || refuses || time.Now().After(deadline) {
+		if err == nil || refuses(err) || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// refuses reports whether the store has refused a write because of what it holds.
+func refuses(err error) bool {
+	var refused *store.Error
+	return errors.As(err, &refused) && (errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrNotFound))
 }
 
 // do makes a write until its outcome is known, with the same request each time, and prints it.

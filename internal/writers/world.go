@@ -39,6 +39,7 @@ type World struct {
 	started  int
 	steady   *Process
 	victim   *Process
+	audit    *audit // nil unless the backend may lose writes
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -62,9 +63,17 @@ type Process struct {
 // with target.
 func Begin(t testing.TB, db backend.Backend, target string) *World {
 	t.Helper()
-	w := &World{t: t, target: target, db: db, deleted: map[string]int{}, live: map[string]bool{}, done: make(chan error, 1)}
+	w := &World{t: t, target: target, db: db}
+	w.begin()
+	return w
+}
+
+func (w *World) begin() {
+	t := w.t
+	t.Helper()
+	w.deleted, w.live, w.done = map[string]int{}, map[string]bool{}, make(chan error, 1)
 	var err error
-	if w.store, err = store.Open(db, Kind, store.Config[App]{}); err != nil {
+	if w.store, err = store.Open(w.db, Kind, store.Config[App]{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = w.store.Create(t.Context(), store.Object[App]{Key: shared, Value: App{Image: "0"}}); err != nil {
@@ -94,7 +103,6 @@ func Begin(t testing.TB, db backend.Backend, target string) *World {
 		t.Fatalf("the informer has not synced within %v", patience)
 	}
 	w.steady, w.victim = w.launch(), w.launch()
-	return w
 }
 
 func (w *World) launch() *Process {
@@ -102,6 +110,9 @@ func (w *World) launch() *Process {
 	w.started++
 	p := &Process{cmd: exec.Command(os.Args[0]), read: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), envTarget+"="+w.target, fmt.Sprintf("%s=%d", envName, w.started))
+	if w.audit != nil {
+		p.cmd.Env = append(p.cmd.Env, envLossy+"=1")
+	}
 	p.cmd.Stderr = os.Stderr
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
@@ -148,6 +159,22 @@ func (w *World) AwaitWrites(n int) {
 	}
 }
 
+// AwaitCache waits until the cache has everything that has been acknowledged until now.
+func (w *World) AwaitCache() {
+	w.t.Helper()
+	w.mu.Lock()
+	var last informer.Version
+	for _, a := range w.writes {
+		last = max(last, a.version)
+	}
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	if err := w.informer.WaitForVersion(ctx, last); err != nil {
+		w.t.Fatalf("the cache is at version %d, and version %d was acknowledged: %v", w.informer.Version(), last, err)
+	}
+}
+
 // Repeat makes a fault happen a number of times, each after 20 more writes, and waits for 20 writes after the last one.
 func (w *World) Repeat(times int, fault func()) {
 	w.t.Helper()
@@ -180,6 +207,31 @@ func (w *World) KillWriter() {
 // watch has expired.
 func (w *World) Check(history backend.Backend) (changes int) {
 	w.t.Helper()
+	w.end()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	l := w.finish(ctx)
+	var lives map[string]*life
+	if history != nil {
+		lives, _ = w.compareHistory(ctx, history, l.Version, func(informer.Version) bool { return false })
+	} else {
+		w.compareLast(l.Items)
+	}
+	w.compareHandler(ctx, l.Items)
+	away, ok := w.db.(*Away)
+	expired := ok && away.Expired() > 0
+	for key, l := range lives {
+		if told := w.deleted[key]; told != l.deletions && !expired {
+			w.t.Errorf("%s was deleted %d times, but the handler was called %d times", key, l.deletions, w.deleted[key])
+		}
+		changes += len(l.versions)
+	}
+	return changes
+}
+
+// end ends the processes.
+func (w *World) end() {
+	w.t.Helper()
 	for _, p := range []*Process{w.steady, w.victim} {
 		_ = p.stdin.Close()
 		select {
@@ -191,9 +243,11 @@ func (w *World) Check(history backend.Backend) (changes int) {
 			w.t.Fatal("a process: ", err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	var l informer.List[store.Object[App]]
+}
+
+// finish compares the cache with the stored objects, which it returns.
+func (w *World) finish(ctx context.Context) (l informer.List[store.Object[App]]) {
+	w.t.Helper()
 	if err := persist(func(ctx context.Context) (err error) { // a connection of before the last fault may be broken
 		l, err = w.store.List(ctx)
 		return err
@@ -204,12 +258,12 @@ func (w *World) Check(history backend.Backend) (changes int) {
 		w.t.Fatalf("the cache is at version %d, the store at %d: %v", w.informer.Version(), l.Version, err)
 	}
 	w.compareCache(l.Items)
-	var lives map[string]*life
-	if history != nil {
-		lives = w.compareHistory(ctx, history, l.Version)
-	} else {
-		w.compareLast(l.Items)
-	}
+	return l
+}
+
+// compareHandler ends the informer, and compares what its handler has received with the stored objects.
+func (w *World) compareHandler(ctx context.Context, stored []store.Object[App]) {
+	w.t.Helper()
 	if err := w.handler.WaitIdle(ctx); err != nil {
 		w.t.Fatal(err)
 	}
@@ -217,7 +271,7 @@ func (w *World) Check(history backend.Backend) (changes int) {
 	if err := <-w.done; err != nil {
 		w.t.Error(err)
 	}
-	for _, o := range l.Items {
+	for _, o := range stored {
 		if !w.live[o.Key] {
 			w.t.Errorf("the handler was not called for %s", o.Key)
 		}
@@ -226,15 +280,6 @@ func (w *World) Check(history backend.Backend) (changes int) {
 	for key := range w.live {
 		w.t.Errorf("%s was deleted, but the handler was not called", key)
 	}
-	away, ok := w.db.(*Away)
-	expired := ok && away.Expired() > 0
-	for key, l := range lives {
-		if told := w.deleted[key]; told != l.deletions && !expired {
-			w.t.Errorf("%s was deleted %d times, but the handler was called %d times", key, l.deletions, w.deleted[key])
-		}
-		changes += len(l.versions)
-	}
-	return changes
 }
 
 func (w *World) compareCache(stored []store.Object[App]) {
@@ -285,15 +330,21 @@ type life struct {
 	deletions int
 }
 
-// compareHistory reads the history up to a version, and compares it with the acknowledgments.
-func (w *World) compareHistory(ctx context.Context, db backend.Backend, upTo informer.Version) map[string]*life {
+// compareHistory reads the history up to a version, and compares it with the acknowledgments. Those at a lost version must be missing, and
+// compareHistory returns their number.
+func (w *World) compareHistory(
+	ctx context.Context, db backend.Backend, upTo informer.Version, lost func(informer.Version) bool,
+) (lives map[string]*life, missing int) {
 	w.t.Helper()
-	lives := map[string]*life{}
+	lives = map[string]*life{}
 	for c, err := range db.Watch(ctx, Kind, backend.Query{}, 0) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		if key := c.Record.Key; key != "" {
+			if lost(c.Version) {
+				w.t.Errorf("%s has version %d, which was lost", key, c.Version)
+			}
 			if lives[key] == nil {
 				lives[key] = &life{versions: map[informer.Version]bool{}}
 			}
@@ -306,6 +357,10 @@ func (w *World) compareHistory(ctx context.Context, db backend.Backend, upTo inf
 		}
 	}
 	for _, a := range w.writes {
+		if lost(a.version) {
+			missing++
+			continue
+		}
 		l := lives[a.key]
 		if l == nil {
 			w.t.Errorf("%s %s at version %d was acknowledged, and the history has no such key", a.what, a.key, a.version)
@@ -331,5 +386,5 @@ func (w *World) compareHistory(ctx context.Context, db backend.Backend, upTo inf
 	if raises := strconv.Itoa(len(lives[shared].versions) - 1); counter.Value.Image != raises {
 		w.t.Errorf("the counter is %s, and was raised %s times", counter.Value.Image, raises)
 	}
-	return lives
+	return lives, missing
 }

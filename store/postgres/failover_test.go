@@ -44,7 +44,18 @@ func (l *loss) failOver(t *testing.T) {
 	t.Helper()
 	l.primary.Kill()
 	l.standby.Start()
+	l.promote(t)
+	l.useStandby()
+}
+
+// promote makes the standby a primary, to which the proxy does not lead yet.
+func (l *loss) promote(t *testing.T) {
+	t.Helper()
 	servertest.PromotePostgres(t, l.standby)
+}
+
+// useStandby makes the promoted standby the primary.
+func (l *loss) useStandby() {
 	l.proxy.Redirect(l.standby.Addr())
 	l.proxy.Cut()
 	l.primary = l.standby

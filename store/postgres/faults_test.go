@@ -34,6 +34,7 @@ var (
 
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
+	rowWriters()
 	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
 		addr, trim := strings.CutPrefix(target, "trim ")
 		cfg := manyChanges
