@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"testing"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/wait"
@@ -119,8 +120,10 @@ func watchCases[T any]() []testCase[T] {
 		{"a consumer that lists and watches during changes converges", func(t testing.TB, s Subject[T]) {
 			const readers, names, revs = 3, 7, 20
 			w := newWorld(t, s)
-			ctx, cancel := context.WithTimeoutCause(t.Context(), Patience, fmt.Errorf("what is true was not seen for %v", Patience))
-			defer cancel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			limit := time.AfterFunc(Patience, func() { cancel(fmt.Errorf("what is true was not seen for %v", Patience)) })
+			defer limit.Stop()
 			want := state{}
 			for i := range names {
 				want[fmt.Sprint(i)] = names*(revs-1) + i + 1
@@ -144,6 +147,7 @@ func watchCases[T any]() []testCase[T] {
 				if i%names == 0 {
 					w.must(s.Delete("0"))
 				}
+				limit.Reset(Patience) // the writes may take long together
 			}
 			var errs []error
 			for range readers {

@@ -103,8 +103,8 @@ var handleCases = []testCase{
 				s = db.through(i, kind)
 			}
 			term := uint64(i%terms + 1)
-			ctx := store.WithFence(patient(t), store.Fence{Lease: "shop", Term: term})
 			for n := range writes {
+				ctx := store.WithFence(patient(t), store.Fence{Lease: "shop", Term: term})
 				o, err := s.Create(ctx, object{Key: fmt.Sprintf("%d-%d", i, n)})
 				if errors.Is(err, store.ErrFenced) {
 					return nil
@@ -150,7 +150,8 @@ var handleCases = []testCase{
 
 	{"watches and lists through all handles agree during concurrent writes", func(t testing.TB, db Database) {
 		const shared = 5
-		ctx, cancel := context.WithCancelCause(patient(t))
+		writing, step := steady(t)
+		ctx, cancel := context.WithCancelCause(writing)
 		enough := errors.New("enough")
 		followers := make([]*follower, 2*len(db.Handles))
 		var reading sync.WaitGroup
@@ -174,6 +175,7 @@ var handleCases = []testCase{
 					if err := change(patient(t), s, key, i*10+n); err != nil {
 						return err
 					}
+					step()
 				}
 			}
 			return nil

@@ -28,6 +28,15 @@ func patient(t testing.TB) context.Context {
 	return ctx
 }
 
+// steady returns a context for a case of many steps, however long they take together: it ends Patience after the last call of step.
+func steady(t testing.TB) (ctx context.Context, step func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	limit := time.AfterFunc(Patience, func() { cancel(fmt.Errorf("waited for %v", Patience)) })
+	t.Cleanup(func() { cancel(nil) }) // after which limit does nothing
+	return ctx, func() { limit.Reset(Patience) }
+}
+
 // full returns a value with everything in it.
 func full() Thing {
 	return Thing{

@@ -37,7 +37,8 @@ var modelCases = []testCase{
 			s := db.open(fmt.Sprint("thing", seed))
 			m := &model{t: t, s: s, rand: rand.New(rand.NewPCG(seed, 1)), held: map[string]object{}}
 			from := list(t, s).Version
-			ctx, cancel := context.WithCancel(patient(t))
+			all, step := steady(t)
+			ctx, cancel := context.WithCancel(all)
 			live := make(chan event, n)
 			ended := make(chan struct{})
 			go func() { // reads while the model writes; ends when cancel ends the watch; the case waits for it
@@ -51,6 +52,7 @@ var modelCases = []testCase{
 			lists := []informer.List[object]{list(t, s)}
 			starts := []int{0}
 			for range n {
+				step()
 				m.step()
 				sameSet(t, m.held, list(t, s))
 				if m.rand.IntN(20) == 0 {
@@ -63,6 +65,7 @@ var modelCases = []testCase{
 					held[o.Key] = o
 				}
 				w := watch(t, ctx, s, l.Version)
+				step()
 				for _, want := range m.story[starts[i]:] {
 					e := w.next()
 					m.same(e, want)

@@ -87,7 +87,8 @@ var raceCases = []testCase{
 	}},
 
 	{"a counter loses no concurrent update", func(t testing.TB, db Database) {
-		s, ctx := db.open("thing"), patient(t)
+		s := db.open("thing")
+		ctx, step := steady(t)
 		create(t, s, "counter")
 		const each = 3
 		for _, err := range race(func(int) error {
@@ -100,6 +101,7 @@ var raceCases = []testCase{
 				switch _, err = s.Update(ctx, o); {
 				case err == nil:
 					raised++
+					step()
 				case !errors.Is(err, store.ErrConflict):
 					return err
 				}

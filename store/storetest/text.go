@@ -27,8 +27,10 @@ var textCases = []testCase{
 	{"every valid key round-trips and is distinct", func(t testing.TB, db Database) {
 		s, two := db.open("thing"), db.through(1, "thing")
 		all := odd(backend.MaxKey)
-		w := watch(t, patient(t), two, list(t, s).Version)
+		ctx, step := steady(t)
+		w := watch(t, ctx, two, list(t, s).Version)
 		for i, key := range all {
+			step()
 			if _, err := s.Create(patient(t), object{Key: key, Value: Thing{Size: i + 1}}); err != nil {
 				t.Fatalf("create %.40q: %v", key, err)
 			}
@@ -42,6 +44,7 @@ var textCases = []testCase{
 		}
 		keys(t, list(t, two), slices.Sorted(slices.Values(all))...)
 		for _, key := range all {
+			step()
 			remove(t, s, key)
 			if e := w.next(); e.Type != informer.Deleted || e.Object.Key != key {
 				t.Fatalf("the watch yields %v of %.40q, want Deleted of %.40q", e.Type, e.Object.Key, key)

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // twinHistory is how many changes of all kinds a twin remembers.
@@ -241,6 +242,47 @@ func TestCorrectBackendPassesSuite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return &broken{twinHandle: h} }) // with no mistake
+		}))
+	})
+}
+
+// slow is a backend whose calls take their time.
+type slow struct{ backend.Backend }
+
+// work takes as long as a call.
+func (slow) work(ctx context.Context) error { return wait.Sleep(ctx, 200*time.Millisecond) }
+
+func (s slow) Get(ctx context.Context, kind, key string) (backend.Record, error) {
+	if err := s.work(ctx); err != nil {
+		return backend.Record{}, err
+	}
+	return s.Backend.Get(ctx, kind, key)
+}
+
+func (s slow) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+	return func(yield func(backend.Page, error) bool) {
+		if err := s.work(ctx); err != nil {
+			yield(backend.Page{}, err)
+			return
+		}
+		s.Backend.List(ctx, kind, q)(yield)
+	}
+}
+
+func (s slow) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	if err := s.work(ctx); err != nil {
+		return backend.Record{}, err
+	}
+	return s.Backend.Transact(ctx, kind, key, fences, decide)
+}
+
+// A case may take longer than Patience, if every single call is fast enough.
+func TestSlowBackendPassesSuite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
+			return twins(func(h *twinHandle) backend.Backend { return slow{&broken{twinHandle: h}} })
 		}))
 	})
 }
