@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Config is the configuration of a [Backend]. The zero value is ready for use.
@@ -44,7 +45,8 @@ type Config struct {
 	// bookmarks about other kinds do. Watches of one Backend share the requests. Defaults to 100 ms.
 	Poll time.Duration
 
-	// Timeout limits how long a request waits for the reply of the server. Defaults to 5 s.
+	// Timeout limits how long a request waits for the reply of the server. While no server answers for JetStream or for the stream, as in an
+	// election of a cluster, Open and Create ask again for as long. Defaults to 5 s.
 	Timeout time.Duration
 }
 
@@ -130,7 +132,7 @@ func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("nats: create: %w", err)
 	}
-	err := within(ctx, cfg.Timeout, func(ctx context.Context) error {
+	create := func(ctx context.Context) error {
 		stream, err := js.Stream(ctx, cfg.Stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			stream, err = js.CreateStream(ctx, streamConfig(cfg))
@@ -142,7 +144,8 @@ func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 			return err
 		}
 		return checkStream(stream.CachedInfo().Config, cfg)
-	})
+	}
+	err := cfg.whenAvailable(ctx, func() error { return within(ctx, cfg.Timeout, create) })
 	if err != nil {
 		return failed(ctx, fmt.Sprintf("create stream %q", cfg.Stream), err)
 	}
@@ -164,12 +167,13 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 	b := &Backend{cfg: cfg, nc: js.Conn(), subjects: newSubjects(cfg.Stream)}
 	b.progress.turn = make(chan struct{}, 1)
 	b.trimmer.grace = grace
-	err := within(ctx, cfg.Timeout, func(ctx context.Context) (err error) {
+	find := func(ctx context.Context) (err error) {
 		if b.stream, err = js.Stream(ctx, cfg.Stream); err != nil {
 			return err
 		}
 		return checkStream(b.stream.CachedInfo().Config, cfg)
-	})
+	}
+	err := cfg.whenAvailable(ctx, func() error { return within(ctx, cfg.Timeout, find) })
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = errors.New("it does not exist: call nats.Create once")
 	}
@@ -180,7 +184,10 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 		}
 	}
 	if err == nil {
-		_, err = b.position(ctx, time.Now())
+		err = cfg.whenAvailable(ctx, func() error {
+			_, err := b.position(ctx, time.Now())
+			return err
+		})
 	}
 	if err != nil {
 		return nil, failed(ctx, fmt.Sprintf("open stream %q", cfg.Stream), err)
@@ -235,6 +242,25 @@ func within(ctx context.Context, d time.Duration, f func(ctx context.Context) er
 		return fmt.Errorf("%w within %v: %w", errSilent, d, err)
 	}
 	return err
+}
+
+// pause is how long whenAvailable waits before it asks again.
+const pause = 50 * time.Millisecond
+
+// codeNotAvailable is the error code of a server that knows no leader of JetStream.
+const codeNotAvailable = 10008
+
+// whenAvailable calls f, and calls it again for Config.Timeout while no server answers for JetStream. A server without JetStream cannot be
+// told from a cluster without a leader.
+func (c Config) whenAvailable(ctx context.Context, f func() error) error {
+	for begin := time.Now(); ; {
+		err := f()
+		api := new(jetstream.APIError)
+		unavailable := errors.Is(err, natsgo.ErrNoResponders) || errors.As(err, &api) && api.ErrorCode == codeNotAvailable
+		if !unavailable || time.Since(begin) > c.Timeout || wait.Sleep(ctx, pause) != nil {
+			return err
+		}
+	}
 }
 
 // request calls f with a context that ends after Config.Timeout.
