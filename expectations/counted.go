@@ -1,6 +1,9 @@
 package expectations
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Counted counts the creations and deletions of children that a key still expects. It cannot tell events apart: an event of another child
 // may satisfy the key too early, and so may an event that is counted twice. If the controller chooses the names of the children, [Tracked]
@@ -95,9 +98,12 @@ func (c *Counted[K]) raise(key K, n counts, renew bool) {
 	if renew {
 		c.book.renewLocked(p)
 	}
-	p.expected.creations += n.creations
-	p.expected.deletions += n.deletions
+	p.expected.creations = sum(p.expected.creations, n.creations)
+	p.expected.deletions = sum(p.expected.deletions, n.deletions)
 }
+
+// sum returns a+b, or the greatest int if that is greater. Neither is negative.
+func sum(a, b int) int { return a + min(b, math.MaxInt-a) }
 
 // settleLocked removes p if it expects nothing.
 func (c *Counted[K]) settleLocked(p *page[K, counts]) {

@@ -136,6 +136,18 @@ func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
+func TestHugeCountsDoNotOverflow(t *testing.T) {
+	c := must(expectations.NewCounted(expectations.Config[string]{}))
+	c.SetExpectations("a", math.MaxInt, 1)
+	c.ExpectCreations("a", math.MaxInt)
+	c.RaiseExpectations("a", 1, math.MaxInt)
+	c.CreationObserved("a")
+	c.DeletionObserved("a")
+	require.False(t, c.SatisfiedExpectations("a"))
+	c.LowerExpectations("a", math.MaxInt, math.MaxInt)
+	require.True(t, c.SatisfiedExpectations("a"))
+}
+
 func TestRaiseDoesNotExtendTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) {}}))
