@@ -17,6 +17,9 @@ const (
 	longestPause  = time.Hour       // even if a server says longer
 )
 
+// shortBody is how long a caller waits for the body of a refusal.
+const shortBody = 100 * time.Millisecond
+
 // Transport returns a RoundTripper that sends requests through base within the limit. Each request is a call as in [Limiter.Do]: a request
 // that comes too early is not sent. A nil base means http.DefaultTransport.
 //
@@ -53,9 +56,16 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	t.limiter.pause(d)
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10) // so that the connection can be reused, if the body is short
-	resp.Body.Close()
+	discard(resp.Body)
 	return nil, retry.NotYet(fmt.Errorf("gate: the server answered %s", resp.Status), d)
+}
+
+// discard reads a short body, so that its connection can be reused, and closes it. If the body does not come, it is closed before its end.
+func discard(body io.ReadCloser) {
+	limit := time.AfterFunc(shortBody, func() { body.Close() })
+	_, _ = io.CopyN(io.Discard, body, 4<<10)
+	limit.Stop()
+	body.Close()
 }
 
 // CloseIdleConnections closes the idle connections of base, for http.Client.CloseIdleConnections.

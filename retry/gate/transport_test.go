@@ -132,6 +132,30 @@ func TestTransportReturnsNotYetForBusyServerOnly(t *testing.T) {
 	}
 }
 
+// stalled is a body that a server never ends.
+type stalled chan struct{}
+
+func (b stalled) Read([]byte) (int, error) { <-b; return 0, io.ErrUnexpectedEOF }
+func (b stalled) Close() error {
+	select {
+	case <-b:
+	default:
+		close(b)
+	}
+	return nil
+}
+
+func TestBodyThatNeverEndsDelaysNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(inFlight, 1)
+		answers <- &http.Response{StatusCode: 429, Header: header("Retry-After", "30"), Body: make(stalled)}
+		began := time.Now()
+		_, err := gate.NewLimiter(1, 1).Transport(answers).RoundTrip(&http.Request{})
+		assert.True(t, retry.IsNotYet(err))
+		assert.LessOrEqual(t, time.Since(began), time.Second)
+	})
+}
+
 func TestUnsentRequestBodyIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{status: 200}
