@@ -34,8 +34,8 @@ type Config struct {
 	OnAcquired func(ctx context.Context, slot int) error
 
 	// OnRevoked is called after all work of a slot has ended, before the slot is released. The cause is
-	// leaderelect.ErrResigned if the slot goes to another replica. Otherwise it is the cause of the caller's context, or the
-	// reason why the lease was lost. Optional.
+	// leaderelect.ErrResigned if the slot goes to another replica. Otherwise it is the cause of the caller's context, the
+	// reason why the lease was lost, or the error of OnAcquired. Optional.
 	OnRevoked func(slot int, cause error)
 }
 

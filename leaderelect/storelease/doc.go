@@ -32,6 +32,9 @@
 //
 // The database does not check a write without a term. A lease whose key is not UTF-8, or contains NUL, fences nothing.
 //
+// The Prefix and the key of a lease together have at most backend.MaxKey bytes. In the key, a percent sign, a NUL, and each byte that is not
+// ASCII count three times.
+//
 // A renewal removes the labels, owners, and finalizers of the object that keeps the lease.
 //
 // # What loses a lease
