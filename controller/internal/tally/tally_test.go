@@ -14,22 +14,23 @@ func TestEachReconcileCountsOnce(t *testing.T) {
 	c.Note(tally.Reconcile{Outcome: 1, Took: 5 * time.Millisecond})
 	c.Note(tally.Reconcile{Outcome: 1, Requeued: true, Took: 5*time.Millisecond + 1})
 	c.Note(tally.Reconcile{Outcome: 3, Panicked: true, Took: time.Minute})
+	c.Note(tally.Reconcile{Outcome: 3, Panicked: true, Took: time.Minute})
 	c.Note(tally.Reconcile{Outcome: 8, Fenced: true, Took: time.Minute + 1})
 	s := c.Sums()
-	if want := ([tally.Outcomes]uint64{1: 2, 3: 1, 8: 1}); s.Outcomes != want {
+	if want := ([tally.Outcomes]uint64{1: 2, 3: 2, 8: 1}); s.Outcomes != want {
 		t.Errorf("s.Outcomes = %v, want %v", s.Outcomes, want)
 	}
 	if s.Requeued != 1 {
 		t.Errorf("s.Requeued = %d, want 1", s.Requeued)
 	}
-	if s.Panics != 1 {
-		t.Errorf("s.Panics = %d, want 1", s.Panics)
+	if s.Panics != 2 {
+		t.Errorf("s.Panics = %d, want 2", s.Panics)
 	}
 	if s.Fenced != 1 {
 		t.Errorf("s.Fenced = %d, want 1", s.Fenced)
 	}
-	if s.Durations.Sum != 2*time.Minute+10*time.Millisecond+2 {
-		t.Errorf("s.Durations.Sum = %v, want %v", s.Durations.Sum, 2*time.Minute+10*time.Millisecond+2)
+	if want := 3*time.Minute + 10*time.Millisecond + 2; s.Durations.Sum != want {
+		t.Errorf("s.Durations.Sum = %v, want %v", s.Durations.Sum, want)
 	}
 	if len(s.Durations.Bounds) != 40 {
 		t.Fatalf("len(s.Durations.Bounds) = %d, want 40: %v", len(s.Durations.Bounds), s.Durations.Bounds)
@@ -38,7 +39,7 @@ func TestEachReconcileCountsOnce(t *testing.T) {
 		t.Fatalf("len(s.Durations.Counts) = %d, want 41: %v", len(s.Durations.Counts), s.Durations.Counts)
 	}
 	for i, n := range s.Durations.Counts {
-		want := map[int]uint64{0: 1, 1: 1, 39: 1, 40: 1}[i]
+		want := map[int]uint64{0: 1, 1: 1, 39: 2, 40: 1}[i]
 		if n != want {
 			t.Errorf("place %d: n = %d, want %d", i, n, want)
 		}
