@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -36,20 +37,23 @@ func (m *lineModel) clone() *lineModel {
 }
 
 func (m *lineModel) mayStart(group int) bool {
+	if m.limit == 0 {
+		return true
+	}
 	n := 0
 	for _, p := range m.places {
 		if p.began && p.group == group {
 			n++
 		}
 	}
-	return m.limit == 0 || n < m.limit
+	return n < m.limit
 }
 
 // settle removes the groups that have nothing to dispatch from the turns of each priority, and adds those that do.
 func (m *lineModel) settle() {
 	may := map[int][]int{}
 	for _, p := range m.places {
-		if !p.began && m.mayStart(p.group) && !slices.Contains(may[p.priority], p.group) {
+		if !p.began && !slices.Contains(may[p.priority], p.group) && m.mayStart(p.group) {
 			may[p.priority] = append(may[p.priority], p.group)
 		}
 	}
@@ -216,7 +220,9 @@ func runLine(t *testing.T, r *rand.Rand, grouped bool, aging int64, limit int) {
 				oldest = p.since
 			}
 			if grouped {
-				require.Equal(t, fmt.Sprint(p.group), table.entries[key].GroupName())
+				if got, want := table.entries[key].GroupName(), strconv.Itoa(p.group); got != want {
+					t.Fatalf("step %d: the group of key %d is %q, want %q", step, key, got, want)
+				}
 			}
 		}
 		if line.Graded() {
