@@ -91,8 +91,8 @@ func TestOneFeatureMatchesModel(t *testing.T) {
 				}
 				for _, a := range singles {
 					for _, b := range singles {
-						start.again().do(emulate, setOf(a, b))
-						start.again().do(emulate, setOf(a), setOf(b))
+						start.again().repeat(emulate).do(setOf(a, b))
+						start.again().repeat(emulate, setOf(a)).do(setOf(b))
 					}
 				}
 			}

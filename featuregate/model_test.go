@@ -387,11 +387,23 @@ func (tr *trial) again() *trial {
 
 func (tr *trial) do(calls ...call) {
 	for _, c := range calls {
-		tr.calls = append(tr.calls, c)
-		if want, got := c.run(tr.model, tr.gates); want != got {
-			tr.differ("want success %t, have %t", want, got)
-		}
+		tr.make(c)
 		tr.compare()
+	}
+}
+
+// repeat makes calls after which another trial has compared already.
+func (tr *trial) repeat(calls ...call) *trial {
+	for _, c := range calls {
+		tr.make(c)
+	}
+	return tr
+}
+
+func (tr *trial) make(c call) {
+	tr.calls = append(tr.calls, c)
+	if want, got := c.run(tr.model, tr.gates); want != got {
+		tr.differ("want success %t, have %t", want, got)
 	}
 }
 
