@@ -268,6 +268,18 @@ func TestUnidentifiedCallersAreSpreadOut(t *testing.T) {
 	})
 }
 
+func TestCallNeedsWholeToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(10, 1), &service{}
+		require.NoError(t, l.Do(t.Context(), s.call))
+		time.Sleep(99 * time.Millisecond)
+		require.True(t, retry.IsNotYet(l.Do(t.Context(), s.call)))
+		time.Sleep(time.Millisecond)
+		require.NoError(t, l.Do(t.Context(), s.call))
+		l.CheckInvariants(t)
+	})
+}
+
 func TestEndedContextTakesNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(1, 1), &service{}
