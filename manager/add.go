@@ -32,11 +32,20 @@ func (m *Manager) Add(parts ...Part) error {
 			}
 		}
 	}
-	for _, p := range made {
-		if m.slots != nil && p.stage == leaderStage && p.share != nil {
+	if err := m.addAll(made, sources); err != nil {
+		return err
+	}
+	for _, p := range made { // not before, because a part that is refused must stay as it is; and not under the lock
+		if p.shared != nil {
 			p.share(m.slots)
+			close(p.shared)
 		}
 	}
+	return nil
+}
+
+// addAll adds all parts and their sources, or none.
+func (m *Manager) addAll(made, sources []*part) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
@@ -58,6 +67,9 @@ func (m *Manager) Add(parts ...Part) error {
 		return err
 	}
 	for _, p := range made {
+		if m.slots != nil && p.stage == leaderStage {
+			p.shared = make(chan struct{})
+		}
 		m.addLocked(p)
 	}
 	return nil

@@ -12,6 +12,12 @@ import (
 
 // drive runs p until ctx ends. After a failure it runs p again if Restart says so.
 func (m *Manager) drive(ctx context.Context, p *part) {
+	if p.shared != nil {
+		select {
+		case <-p.shared:
+		case <-ctx.Done(): // share may have panicked
+		}
+	}
 	for m.awaitSources(ctx, p) {
 		began := time.Now()
 		err := m.runOnce(ctx, p)

@@ -115,6 +115,7 @@ type part struct {
 	// share and acquired are the methods of a part that can share its keys; else nil.
 	share    func(controller.Slots)
 	acquired func(slot int)
+	shared   chan struct{} // closed by Add after share has returned, before p runs; nil if the manager shares no keys
 
 	// Manager.mu guards the following.
 

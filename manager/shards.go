@@ -51,7 +51,7 @@ func (m *Manager) acquired(slot int) {
 	m.mu.Lock()
 	var tell []func(int)
 	for _, p := range m.parts {
-		if p.stage == leaderStage && p.acquired != nil {
+		if p.shared != nil && isClosed(p.shared) { // otherwise p does not run yet
 			tell = append(tell, p.acquired)
 		}
 	}

@@ -247,6 +247,37 @@ func TestManagerWithSlotsAcceptsOnlySharingControllers(t *testing.T) {
 	require.ErrorContains(t, err, "manager: new: Config.Shards: ")
 }
 
+// shareable is a part that can share its keys. It records the calls.
+type shareable struct {
+	*fakePart
+}
+
+func (s shareable) Share(controller.Slots) { s.events.Add(s.name + " shares") }
+func (s shareable) Acquired(slot int)      { s.events.Add(fmt.Sprint(s.name, " acquired ", slot)) }
+
+func TestRefusedPartSharesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &looptest.Log[string]{}
+		part := func(name string) manager.Part { return shareable{newFakePart(name, events)} }
+		m := must(manager.New(manager.Config{Logger: quiet, Shards: &shard.Config{
+			Lease: leaderelect.Config{Store: memlease.New(), Key: "things", Identity: "ann", Logger: quiet}, Slots: 1,
+		}}, part("a")))
+		assert.Equal(t, []string{"a shares"}, events.Take())
+		require.ErrorIs(t, m.Add(part("b"), part("a")), manager.ErrExists)
+		assert.Empty(t, events.Take(), "neither was added")
+		r := looptest.Start(t, m.Run)
+		time.Sleep(time.Minute)
+		assert.ElementsMatch(t, []string{"a starts", "a acquired 0"}, events.Take())
+		require.NoError(t, m.Add(part("c")))
+		synctest.Wait()
+		assert.Equal(t, []string{"c shares", "c starts"}, events.Take())
+		require.NoError(t, r.Stop())
+		events.Take()
+		require.ErrorIs(t, m.Add(part("d")), manager.ErrStopped)
+		assert.Empty(t, events.Take())
+	})
+}
+
 func TestUsersOnAcquiredIsCalledToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acquired := &looptest.Log[int]{}
