@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"testing"
 	"testing/synctest"
@@ -209,6 +210,56 @@ func TestGaveUpOfReplacedLeaderIsLeftToNextRun(t *testing.T) {
 		assert.Empty(t, c.Parked())
 		assert.Equal(t, 1, c.Stats().Queue.Ready+c.Stats().Queue.Delayed)
 	})
+}
+
+// The status does not yet say that the key was given up. So the next term either repairs the key, or gives it up at its first failure.
+func TestFencedGaveUpLeavesBudgetSpent(t *testing.T) {
+	for name, budget := range map[string]workqueue.Config[string]{
+		"attempts": {MaxAttempts: 3, RateLimiter: &limiter{delay: time.Second}},
+		"elapsed":  {MaxElapsed: 2 * time.Second, RateLimiter: &limiter{delay: time.Second}},
+	} {
+		for _, repaired := range []bool{false, true} {
+			bubble(t, fmt.Sprint(name, ", repaired ", repaired), func(t *testing.T) {
+				broken, words := true, 0
+				cfg := controller.Config[string]{Queue: budget, GaveUp: func(context.Context, string, error) error {
+					if words++; words == 1 {
+						return store.ErrFenced
+					}
+					return nil
+				}}
+				c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) {
+					if broken {
+						return controller.Result{}, errBoom
+					}
+					return controller.Result{}, nil
+				})
+				r := looptest.Start(t, c.Run)
+				c.Add("a")
+				time.Sleep(time.Hour)
+				assert.Equal(t, 1, words)
+				all := reports.Take()
+				require.Len(t, all, 3)
+				assert.Equal(t, controller.Canceled, all[2].Outcome)
+				require.NoError(t, r.Stop())
+				time.Sleep(24 * time.Hour) // another replica leads
+				broken = !repaired
+				looptest.Start(t, c.Run)
+				synctest.Wait()
+				if last := reports.Take(); assert.Len(t, last, 1) && repaired {
+					assert.Equal(t, controller.Succeeded, last[0].Outcome)
+					broken = true
+					c.Add("a")
+					synctest.Wait()
+					assert.Equal(t, controller.Failed, reports.Take()[0].Outcome, "it has a new budget")
+				} else {
+					assert.Equal(t, controller.Parked, last[0].Outcome)
+					assert.Equal(t, []string{"a"}, c.Parked())
+					assert.Equal(t, 2, words)
+				}
+				c.CheckInvariants(t)
+			})
+		}
+	}
 }
 
 func TestGaveUpIsNotCalledAfterLeadership(t *testing.T) {
