@@ -14,7 +14,10 @@ func TestReconcileAllocatesLittle(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	done := make(chan struct{})
-	c, err := controller.New("test", func(context.Context, string) (controller.Result, error) {
+	c, err := controller.New("test", func(ctx context.Context, key string) (controller.Result, error) {
+		if info, ok := controller.FromContext(ctx); !ok || info.Key != key {
+			t.Error("the context has another key")
+		}
 		done <- struct{}{}
 		return controller.Result{}, nil
 	}, controller.Config[string]{Logger: quiet})

@@ -9,10 +9,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
 // Config configures a [Controller]. The zero value is ready for use.
+//
+// A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. For GaveUp, see
+// there; for Hooks, see [Hooks]. Nothing recovers a panic of a function or a method in Queue, such as a RateLimiter: in a worker, it ends the
+// program. A panic of the method Notify of Expectations is one of Run.
 type Config[K comparable] struct {
 	// Workers is the number of keys that are reconciled concurrently. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int
@@ -52,8 +57,9 @@ type Config[K comparable] struct {
 	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer
 	// retried. No reconcile of the key runs in the meantime. The context is like that of a reconcile: it has the fence of the leader, and
 	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. It is reconciled again after its backoff or the
-	// delay of that error, or by the next Run if this one stops. If that attempt fails too, GaveUp is called again. An event that arrives
-	// in the meantime revives the key, as if it were already parked.
+	// delay of that error, or by the next Run if this one stops or the write of GaveUp was fenced. The budget stays spent: if that attempt
+	// fails too, GaveUp is called again, however long after. An event that arrives in the meantime revives the key, as if it were already
+	// parked.
 	GaveUp func(ctx context.Context, key K, err error) error
 
 	// Timeout limits a reconcile: its context ends after this time. If it returns an error then, its outcome is TimedOut. Zero
@@ -117,7 +123,7 @@ func (c Config[K]) withDefaults() Config[K] {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Reads = slices.Clone(c.Reads)
 	if c.ShardKey == nil {
-		c.ShardKey = func(key K) string { return fmt.Sprint(key) }
+		c.ShardKey = attempt.Text[K]
 	}
 	c.Expectations = slices.Clone(c.Expectations)
 	c.Queue.Timestamps = true

@@ -2,13 +2,13 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"reflect"
 	"strconv"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
+	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -188,7 +188,7 @@ func (i inspector[K]) flying() map[K]*try[K] {
 func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
 	info := KeyInfo{Paused: !k.PausedSince.IsZero(), PausedSince: k.PausedSince, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil}
 	info.KeyInfo = workqueue.KeyInfo[string]{
-		Key: textOf(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
+		Key: attempt.Text(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
 		Priority: k.Priority, Group: k.Group, Failures: k.Failures, FirstFailure: k.FirstFailure, Reasons: k.Reasons,
 	}
 	if t != nil && k.State == workqueue.InProcess {
@@ -212,18 +212,18 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 			v.SetUint(n)
 		}
 	}
-	if textOf(key) == text {
+	if attempt.Text(key) == text {
 		return key, true
 	}
 	for k := range i.c.agenda.All() {
-		if textOf(k.Key) == text {
+		if attempt.Text(k.Key) == text {
 			return k.Key, true
 		}
 	}
 	for _, s := range i.c.inputs.Sources() {
 		if cache, ok := s.(interface{ Keys() iter.Seq[K] }); ok {
 			for key := range cache.Keys() {
-				if textOf(key) == text {
+				if attempt.Text(key) == text {
 					return key, true
 				}
 			}
@@ -231,6 +231,3 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 	}
 	return key, false
 }
-
-// textOf returns the text that names key.
-func textOf[K comparable](key K) string { return fmt.Sprint(key) }

@@ -118,7 +118,8 @@ type Result struct {
 }
 
 // Hooks are functions that a [Controller] calls. Each may be nil. Workers call them concurrently and without locks, and wait
-// for them, so they should be fast.
+// for them, so they should be fast. A panic of Trace counts as a panic of the reconcile, which then does not begin. A panic of Reconciled,
+// or of the function that Trace returned, is logged and changes nothing.
 type Hooks[K comparable] struct {
 	// Reconciled is called after each reconcile, while its key is still in flight. So a key with the outcome Parked is not in
 	// Controller.Parked yet, and Drop does nothing; Add revives it.
@@ -172,9 +173,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	if c.cfg.Hooks.Trace != nil {
 		c.endTrace(t, r)
 	}
-	if c.cfg.Hooks.Reconciled != nil {
-		c.cfg.Hooks.Reconciled(r)
-	}
+	c.tell(t, "Hooks.Reconciled", c.cfg.Hooks.Reconciled, r)
 	return r, c.answer(r.Key, r.Outcome, r.Err)
 }
 
@@ -185,9 +184,22 @@ func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
 	default:
 		c.agenda.Causes.Restore(t.Key, t.causes)
 	}
-	if t.end != nil {
-		t.end(r)
+	c.tell(t, "the function that Hooks.Trace returned", t.end, r)
+}
+
+// tell passes r to a hook, unless it is nil. If the hook panics, the outcome is already in force, so tell only logs the panic.
+func (c *Controller[K]) tell(t *try[K], name string, hook func(Report[K]), r Report[K]) {
+	if hook == nil {
+		return
 	}
+	defer func() {
+		if v := recover(); v != nil {
+			p := &wait.PanicError{Value: v, Stack: debug.Stack()}
+			t.Log().LogAttrs(t, slog.LevelError, "a hook panicked", slog.String("hook", name),
+				slog.Any("error", p), slog.String("stack", string(p.Stack)))
+		}
+	}()
+	hook(r)
 }
 
 // resume schedules the key of r, which is unfinished, at the time that its error requests. It parks a key that has been unfinished for too

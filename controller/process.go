@@ -77,12 +77,12 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 		item.Done()
 		told.Tell()
 	}()
-	admitted, expired := c.agenda.Admits(item.Key)
+	admitted, expired, crash := c.admits(item.Key)
 	if expired {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "expectations expired, reconciling anyway",
 			slog.String("controller", c.name), slog.Any("key", item.Key))
 	}
-	if !admitted {
+	if !admitted && crash == nil {
 		return report, false
 	}
 	if err := c.notLeading(ctx, h); err != nil { // last, because the checks above may have taken long
@@ -102,11 +102,11 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	returned := false
 	defer func() {
 		if !returned || t.lastWord { // a Goexit of the reconcile or of GaveUp, which cannot be recovered
-			crash := &wait.PanicError{Value: errGoexit}
+			exit := &wait.PanicError{Value: errGoexit}
 			if h != nil { // in a step, the goroutine is the caller's, and so is its stack
-				crash.Stack = debug.Stack()
+				exit.Stack = debug.Stack()
 			}
-			_, told = c.finish(t, Result{}, Panicked, crash)
+			_, told = c.finish(t, Result{}, Panicked, exit)
 		}
 		if t.done != nil {
 			t.done() // after GaveUp, which writes too
@@ -123,6 +123,11 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 			return report, true
 		}
 	}
+	if crash != nil { // not before, because the key may belong to another replica
+		returned = true
+		report, told = c.finish(t, Result{}, Panicked, crash)
+		return report, true
+	}
 	if h != nil && h.of.wait != nil {
 		h.of.wait(t)
 	}
@@ -130,6 +135,17 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	returned = true
 	report, told = c.finish(t, result, outcome, err)
 	return report, true
+}
+
+// admits is Admits of the agenda. It returns an error after a panic of Config.Expectations.
+func (c *Controller[K]) admits(key K) (admitted, expired bool, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &wait.PanicError{Value: v, Stack: debug.Stack()}
+		}
+	}()
+	admitted, expired = c.agenda.Admits(key)
+	return admitted, expired, nil
 }
 
 // notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It checks the clock: after a suspend, the
@@ -163,23 +179,23 @@ func (c *Controller[K]) reconcile(t *try[K]) (Result, Outcome, error) {
 		defer cancel()
 		t.Context = limited
 	}
-	if c.cfg.Hooks.Trace != nil {
-		t.causes = c.agenda.Causes.Take(t.Key)
-		t.Traced, t.end = c.cfg.Hooks.Trace(t, t.Key, t.causes)
-	}
 	result, outcome, err := c.call(t)
 	superseded = outcome == Superseded
 	return result, outcome, err
 }
 
-// call calls the reconcile function and classifies its result. It recovers a panic, even one in a method of the returned error, such as a
-// nil pointer in the interface.
+// call begins the trace, calls the reconcile function, and classifies its result. It recovers a panic, even one in a method of the returned
+// error, such as a nil pointer in the interface.
 func (c *Controller[K]) call(t *try[K]) (result Result, outcome Outcome, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			result, outcome, err = Result{}, Panicked, &wait.PanicError{Value: v, Stack: debug.Stack()}
 		}
 	}()
+	if c.cfg.Hooks.Trace != nil {
+		t.causes = c.agenda.Causes.Take(t.Key)
+		t.Traced, t.end = c.cfg.Hooks.Trace(t, t.Key, t.causes)
+	}
 	result, err = c.reconciler(t.Given(), t.Key)
 	if err == nil {
 		return result, Succeeded, nil

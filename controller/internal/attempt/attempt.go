@@ -122,9 +122,17 @@ func (a *Attempt[K]) End() {
 // Info describes a.
 func (a *Attempt[K]) Info() Info {
 	return Info{
-		Controller: a.Of.Name, Key: fmt.Sprint(a.Key), Reconcile: a.Number,
+		Controller: a.Of.Name, Key: Text(a.Key), Reconcile: a.Number,
 		Attempt: a.Ordinal, FirstFailure: a.FirstFailure, Reasons: a.Reasons,
 	}
+}
+
+// Text returns the text of key, as fmt.Sprint does. For a string, it allocates nothing.
+func Text[K comparable](key K) string {
+	if text, ok := any(key).(string); ok {
+		return text
+	}
+	return fmt.Sprint(key)
 }
 
 // Log returns a logger with the attributes that describe a.
