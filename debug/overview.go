@@ -127,6 +127,7 @@ type informerView struct {
 	Backlog  int       `json:"backlog"`
 	Lists    uint64    `json:"lists"`
 	Errors   uint64    `json:"errors"`
+	Error    string    `json:"error,omitempty"` // the last one, if the source has not answered since
 }
 
 type recorderView struct {
@@ -315,10 +316,14 @@ func slotsOf(name string, s someSlots) slotsView {
 
 func informerOf(name string, in anInformer) informerView {
 	s := in.Stats()
-	return informerView{
+	v := informerView{
 		Name: name, Synced: in.HasSynced(), Watching: s.Watching, Objects: s.Objects, Version: uint64(s.Version), Heard: s.Heard,
 		Pending: s.Pending, Handlers: s.Handlers, Backlog: s.Backlog, Lists: s.Lists, Errors: s.Errors,
 	}
+	if s.LastError != nil {
+		v.Error = s.LastError.Error()
+	}
+	return v
 }
 
 func recorderOf(name string, r aRecorder) recorderView {

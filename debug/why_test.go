@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -255,6 +256,31 @@ func TestWhySaysThatNoCacheHasObject(t *testing.T) {
 		assert.Equal(t, "The controller is not running yet: it waits for the first list of cached.", why(t, h, "sites", "berlin"))
 		running(t, m)
 		assert.Equal(t, "Nothing to do: no cache of this controller has an object with this key.", why(t, h, "sites", "berlin"))
+	})
+}
+
+func TestOverviewShowsWhyPollFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outage error
+		list := func(context.Context) ([]string, error) { return []string{"berlin"}, outage }
+		name := func(site string) string { return site }
+		source, err := poll.New(list, name, poll.Config[string]{})
+		require.NoError(t, err)
+		seen, err := informer.New(source, name, informer.Config{Name: "polled", Logger: quiet})
+		require.NoError(t, err)
+		_, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{}, controller.For(seen))
+		running(t, m)
+		of := func(field string) string { return at(readJSON(t, h, ""), "informers.0."+field) }
+		assert.Equal(t, "true 0 ", of("watching")+" "+of("errors")+" "+of("error"))
+		outage = errors.New("status 503")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, "false 1 poll: list: status 503", of("watching")+" "+of("errors")+" "+of("error"))
+		assert.Contains(t, read(t, h, ""), "poll: list: status 503")
+		outage = nil
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.Equal(t, "true ", of("watching")+" "+of("error"))
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 func TestRunRunsOnce(t *testing.T) {
@@ -283,7 +284,10 @@ func TestStatsReportProgressOfCacheAndHandlers(t *testing.T) {
 		}
 		sitetest.Start(t, in)
 		synctest.Wait()
-		assert.Equal(t, informer.Stats{Errors: 1}, in.Stats())
+		failing := in.Stats()
+		require.ErrorIs(t, failing.LastError, errOutage)
+		failing.LastError = nil
+		assert.Equal(t, informer.Stats{Errors: 1}, failing)
 		src.Fail(nil)
 		time.Sleep(time.Minute)
 		src.Put(site{Name: "b"})
@@ -302,6 +306,31 @@ func TestStatsReportProgressOfCacheAndHandlers(t *testing.T) {
 		close(busy)
 		synctest.Wait()
 		assert.Zero(t, in.Stats().Backlog)
+	})
+}
+
+func TestLastErrorEndsWithAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		in := must(informer.New(src, nameOf, informer.Config{Backoff: wait.Backoff{Duration: time.Minute}, OnError: func(error) {}}))
+		sitetest.Start(t, in)
+		require.NoError(t, in.Stats().LastError)
+		src.Break(errOutage)
+		synctest.Wait()
+		require.ErrorIs(t, in.Stats().LastError, errOutage)
+		assert.False(t, in.Stats().Watching)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ErrorIs(t, in.Stats().LastError, errOutage, "the next watch may break too")
+		assert.True(t, in.Stats().Watching)
+		time.Sleep(time.Second)
+		require.NoError(t, in.Stats().LastError, "it is idle")
+		src.Break(errOutage)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		src.Bookmark()
+		synctest.Wait()
+		require.NoError(t, in.Stats().LastError, "it has answered")
 	})
 }
 

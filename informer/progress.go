@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -61,6 +62,9 @@ type progress struct {
 	opened  time.Time                   // when the open watch began; zero if none is open
 	closed  time.Time                   // when the last watch of at least shortWatch ended
 	lists   uint64                      // so far
+	failure error                       // of the last read; nil since the source has answered
+	blind   bool                        // the watch that is open has failed to read, and has read nothing since
+	failing atomic.Bool                 // failure is set; written with mu held
 	waiters map[chan<- struct{}]Version // each is closed and removed when version reaches its value
 
 	followers []*follower // never changed in place
@@ -160,6 +164,7 @@ func (p *progress) watching(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
+	p.blind = false
 	if open {
 		p.opened = now
 		return
@@ -168,6 +173,29 @@ func (p *progress) watching(open bool) {
 		p.closed = now
 	}
 	p.opened = time.Time{}
+}
+
+// failed records that a list or a watch has failed. If the watch is still open, it has read nothing since.
+func (p *progress) failed(err error, open bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failure, p.blind = err, open
+	p.failing.Store(true)
+}
+
+// answered records that the source has yielded something.
+func (p *progress) answered() {
+	if !p.failing.Load() { // nearly always
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.answeredLocked()
+}
+
+func (p *progress) answeredLocked() {
+	p.failure, p.blind = nil, false
+	p.failing.Store(false)
 }
 
 // silent returns how long the source has been silent. A source that promises no bookmarks is not silent while a watch is open.

@@ -172,11 +172,17 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 // watch puts the events after seen into the feed until the watch ends.
 func (r *reflector[K, T]) watch(ctx context.Context) error {
 	for ev, err := range r.src.Watch(ctx, r.seen) {
-		if err != nil {
+		if err != nil && !continues(err) {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if err != nil {
+			r.told.failed(err, true)
+			r.cfg.OnError(fmt.Errorf("informer: watch %s: %w", r.cfg.Name, err))
+			r.reader.pause(false)
+			continue
 		}
 		if ev.Version < r.seen {
 			return fmt.Errorf("the event is of version %d, but version %d was seen", ev.Version, r.seen)
@@ -196,9 +202,16 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 			r.seen, r.expiries = ev.Version, min(r.expiries, 1)
 		}
 		r.failures = 0
+		r.told.answered()
 		r.reader.pause(true)
 	}
 	return nil
+}
+
+// continues reports whether the watch that has yielded err goes on: see [ListWatcher].
+func continues(err error) bool {
+	var c interface{ Continues() bool }
+	return errors.As(err, &c) && c.Continues()
 }
 
 // keyOf returns the key of an object. It panics if the key is not equal to itself (a NaN), because no lookup could find it.
@@ -220,6 +233,7 @@ func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) tim
 		return 0
 	}
 	r.failures++
+	r.told.failed(err, false)
 	r.cfg.OnError(fmt.Errorf("informer: %s %s: %w", verb, r.cfg.Name, err))
 	return r.cfg.Backoff.Delay(r.failures - 1)
 }

@@ -94,6 +94,9 @@ type ListWatcher[T any] interface {
 	// broke. After another error, or if a watch just ends, a new watch may resume from the last version seen. The consumer ends a watch by
 	// leaving its loop.
 	//
+	// If an error, or one that it wraps, has a method Continues() bool that returns true, the watch goes on after it. So a watch can report a
+	// read that has failed, such as a poll, and try again by itself. The consumer may read on, or leave its loop. An [Informer] reads on.
+	//
 	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object. If
 	// it skips a creation, it may yield the next state of the object as Modified. If an object that was listed or yielded is
 	// gone, the watch must yield its deletion, with its last state.

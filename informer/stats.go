@@ -7,9 +7,14 @@ type Stats struct {
 	Objects int     // in the cache
 	Version Version // see Informer.Version
 
-	// Heard is the time of the last list, event, or bookmark: see Informer.LastHeard. Watching reports whether a watch is open.
+	// Heard is the time of the last list, event, or bookmark: see Informer.LastHeard. Watching reports whether a watch is open that can
+	// read: it is false while the polls of a source of package poll fail.
 	Heard    time.Time
 	Watching bool
+
+	// LastError is why the last list or watch failed. It is nil if the source has answered since, or if a watch has been open for a second
+	// since.
+	LastError error
 
 	Pending  int // lists and events read from the source and not yet in the cache: at most 256
 	Handlers int // that have joined
@@ -38,7 +43,11 @@ func (in *Informer[K, T]) Stats() Stats {
 func (p *progress) stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Stats{Version: p.version, Heard: p.heard, Watching: !p.opened.IsZero(), Lists: p.lists}
+	s := Stats{Version: p.version, Heard: p.heard, Watching: !p.opened.IsZero() && !p.blind, Lists: p.lists, LastError: p.failure}
+	if s.Watching && time.Since(p.opened) >= shortWatch {
+		s.LastError = nil
+	}
+	return s
 }
 
 // listed records that the source has listed.
@@ -46,6 +55,7 @@ func (p *progress) listed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lists++
+	p.answeredLocked()
 }
 
 // len returns the number of inputs that wait.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -73,7 +74,11 @@ func (m *Manager) Ready() error {
 	}
 	m.mu.Unlock()
 	for _, p := range behind {
-		errs = append(errs, &checkError{p, "not ready:", " has not synced", nil})
+		var cause error
+		if s, ok := p.value.(interface{ Stats() informer.Stats }); ok {
+			cause = s.Stats().LastError
+		}
+		errs = append(errs, &checkError{p, "not ready:", " has not synced", cause})
 	}
 	return errors.Join(append(errs, m.Check())...)
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
@@ -201,6 +202,23 @@ func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		assert.Equal(t, []string{"part starts"}, s.events.Take(), "it leads again")
 		s.manager.CheckInvariants(t)
+		require.NoError(t, r.Stop())
+	})
+}
+
+func TestReadySaysWhySourceHasNotSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Fail(errBoom)
+		in := must(informer.New(src, src.Key, informer.Config{Name: "sites", Logger: quiet}))
+		m := must(manager.New(manager.Config{Logger: quiet}, in))
+		r := looptest.Start(t, m.Run)
+		synctest.Wait()
+		require.EqualError(t, m.Ready(),
+			"manager: not ready: the manager is syncing\nmanager: not ready: source \"sites\" has not synced: "+errBoom.Error())
+		src.Fail(nil)
+		time.Sleep(time.Minute)
+		require.NoError(t, m.Ready())
 		require.NoError(t, r.Stop())
 	})
 }

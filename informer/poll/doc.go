@@ -13,8 +13,8 @@
 //
 // # Guarantees
 //
-//  1. A poll that fails changes nothing, and is reported. The next poll happens at its usual time. So an error never leads to a deletion,
-//     and [Source.Nudge] works during an outage. A list with two objects under one key counts as a failed poll.
+//  1. A poll that fails changes nothing. Each watch yields the error, and goes on. The next poll happens at its usual time. So an error never
+//     leads to a deletion, and [Source.Nudge] works during an outage. A list with two objects under one key counts as a failed poll.
 //  2. A bad object affects no other object. If [Config].Valid returns an error for an object, or Valid or Equal panics, the object keeps
 //     its last good state. If it has none, it does not exist yet. Each poll reports its bad objects with their keys. The deletion of a bad
 //     object is reported as usual.

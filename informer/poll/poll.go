@@ -43,7 +43,8 @@ type Source[K comparable, T any] struct {
 	low     informer.Version    // changes after it, or after a later version, are in history
 	vague   bool                // the version of the poll before history was also reported
 	due     time.Time           // of the next poll
-	polled  chan struct{}       // closed, with mu held, and replaced, after each good poll
+	failure error               // of the last poll; nil if it was good
+	polled  chan struct{}       // closed, with mu held, and replaced, after each poll
 }
 
 // Config is the configuration of a [Source]. Its zero value can be used.
@@ -72,9 +73,9 @@ type Config[T any] struct {
 	// this Source has found, which means nothing outside it.
 	Version func(ctx context.Context) (informer.Version, error)
 
-	// OnError is called for each failed poll of a watch, and for the bad objects of a poll, all in one error. It runs in the goroutine of a
-	// watcher, or of a List that found bad objects. (List returns other errors to its caller.) Several goroutines may call OnError
-	// concurrently. Defaults to a line in the log at level Warn.
+	// OnError is called for the bad objects of a poll, all in one error. It runs in the goroutine of a watcher or of a List. Several
+	// goroutines may call OnError concurrently. Defaults to a line in the log at level Warn. A poll that fails is an error of List and of
+	// each Watch, and so one of informer.Config.OnError.
 	OnError func(error)
 
 	// Logger receives errors if OnError is nil. Defaults to slog.Default().
@@ -178,7 +179,8 @@ func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 	return time.Duration(float64(s.cfg.Interval) * (1 + max(s.cfg.Jitter, 0)))
 }
 
-// Watch yields the changes after a version that came from List or Watch of this Source.
+// Watch yields the changes after a version that came from List or Watch of this Source. After a failed poll, it yields an error and goes on:
+// the error has a method Continues, as [informer.ListWatcher] describes.
 func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
 		news, known := s.since(after)
@@ -188,11 +190,14 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 					return
 				}
 			}
+			if news.failure != nil && !yield(informer.Event[T]{}, failure{news.failure}) {
+				return
+			}
 			if err := s.await(ctx, news.polled); err != nil {
 				yield(informer.Event[T]{}, err)
 				return
 			}
-			if news, known = s.next(news.round); known && len(news.events) == 0 {
+			if news, known = s.next(news.round); known && len(news.events) == 0 && news.failure == nil {
 				news.events = []informer.Event[T]{{Type: informer.Bookmark, Version: news.version}}
 			}
 		}
@@ -200,12 +205,19 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 	}
 }
 
+// failure is the error of a poll that failed. The watch goes on.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+func (failure) Continues() bool { return true }
+
 // news is the changes that a watcher has not yielded yet.
 type news[T any] struct {
 	events  []informer.Event[T]
 	version informer.Version
 	round   uint64          // the changes of this many polls are included
-	polled  <-chan struct{} // closed after the next good poll
+	failure error           // of the last poll, if the watcher has waited for it
+	polled  <-chan struct{} // closed after the next poll
 }
 
 // since returns the changes after a version. It reports whether they are in the history.
@@ -229,7 +241,7 @@ func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
 func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = news[T]{version: s.version, round: s.rounds, polled: s.polled}
+	n = news[T]{version: s.version, round: s.rounds, failure: s.failure, polled: s.polled}
 	if s.rounds != round {
 		n.events = s.history
 	}
@@ -265,7 +277,7 @@ func (s *Source[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged
 	return nudged
 }
 
-// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns an error to report.
+// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns an error to report to Config.OnError.
 func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
 	err := s.take(ctx)
 	if err == nil {
@@ -277,9 +289,7 @@ func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged
 			s.Nudge() // for another watcher, or for this one after it has yielded what the other poll found
 		}
 	case nudged || s.cfg.Interval > 0 && s.untilDue() <= 0:
-		var bad error
-		_, bad, err = s.poll(ctx, nudged)
-		err = cmp.Or(err, bad)
+		_, err, _ = s.poll(ctx, nudged) // Watch yields the error of a poll that failed
 	}
 	return err
 }
@@ -315,18 +325,23 @@ func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, e
 	if cut && nudged {
 		s.Nudge()
 	}
+	if err != nil {
+		err = fmt.Errorf("poll: list: %w", err)
+	}
 	if !cut {
-		s.due = time.Now().Add(s.delay.Delay(0))
+		s.due, s.failure = time.Now().Add(s.delay.Delay(0)), err
+		defer func() {
+			close(s.polled)
+			s.polled = make(chan struct{})
+		}()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("poll: list: %w", err)
+		return nil, nil, err
 	}
 	if len(refused) > 0 {
 		bad = fmt.Errorf("poll: %w", errors.Join(refused...))
 	}
 	s.noteLocked(changes, version)
-	close(s.polled)
-	s.polled = make(chan struct{})
 	return items, bad, nil
 }
 

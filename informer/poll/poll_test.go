@@ -187,7 +187,8 @@ func TestFailedPollChangesNothing(t *testing.T) {
 				p := must(poll.New(b.list, key, poll.Config[site]{Jitter: -1, OnError: errs.Add}))
 				b.set(nil, site{Name: "a", Rev: 1}, site{Name: "b", Rev: 2})
 				s := &spy{ListWatcher: p}
-				in := must(informer.New(s, nameOf, informer.Config{OnError: reported.Add}))
+				// A filter passes the errors on.
+				in := must(informer.New(informer.Filter(s, func(site) bool { return true }), nameOf, informer.Config{Name: "sites", OnError: reported.Add}))
 				r := record(t, in)
 				sitetest.Start(t, in)
 				assert.Len(t, r.take(), 2)
@@ -195,24 +196,53 @@ func TestFailedPollChangesNothing(t *testing.T) {
 
 				b.set(c.err, c.items...)
 				time.Sleep(3 * time.Second)
-				got := errs.Take()
+				got := reported.Take()
 				require.Len(t, got, 3)
-				assert.EqualError(t, got[0], c.want)
+				require.EqualError(t, got[0], "informer: watch sites: "+c.want)
 				p.Nudge()
-				assert.Len(t, errs.Take(), 1, "a nudge works")
+				assert.Len(t, reported.Take(), 1, "a nudge works")
 				_, err := p.List(t.Context())
-				assert.EqualError(t, err, c.want)
+				require.EqualError(t, err, c.want)
+				assert.Len(t, reported.Take(), 1, "the watch has seen it too")
 				assert.Empty(t, r.take())
 				assert.Equal(t, heard, in.LastHeard())
+				assert.EqualValues(t, 5, in.Stats().Errors)
+				assert.False(t, in.Stats().Watching)
+				assert.EqualError(t, in.Stats().LastError, c.want)
 
 				b.set(nil, site{Name: "a", Rev: 3})
 				time.Sleep(time.Second)
 				assert.Equal(t, []string{"update a.1 3", "delete b.2 unknown=false"}, r.take())
 				assert.Equal(t, [2]int{1, 1}, s.got(), "one list and one watch")
 				assert.Empty(t, reported.Take())
+				assert.Empty(t, errs.Take(), "no object is bad")
+				assert.True(t, in.Stats().Watching)
+				assert.NoError(t, in.Stats().LastError)
 			})
 		})
 	}
+}
+
+func TestStepReadsNothingIfPollFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b table
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1}))
+		in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
+		steps := must(in.Steps(t.Context()))
+		defer steps.Stop()
+		assert.True(t, steps.Read(t.Context()))
+		assert.True(t, steps.Apply())
+		b.set(errOutage)
+		assert.False(t, steps.Read(t.Context()))
+		require.ErrorIs(t, in.Stats().LastError, errOutage)
+		assert.False(t, steps.Read(t.Context()))
+		b.set(nil, site{Name: "a"})
+		assert.True(t, steps.Read(t.Context()))
+		assert.True(t, steps.Apply())
+		assert.Equal(t, 1, in.Stats().Objects)
+		assert.Equal(t, uint64(2), in.Stats().Errors)
+		require.NoError(t, in.Stats().LastError)
+	})
 }
 
 func TestInformerRetriesFailedList(t *testing.T) {

@@ -113,7 +113,7 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 		n.err = errOutage
 		n.set(200)
 		time.Sleep(time.Second)
-		assert.Empty(t, sitetest.All(events), "the poll has failed")
+		assert.Equal(t, []string{"poll: list: version: no route to host"}, sitetest.All(events))
 		_, err = p.List(t.Context())
 		require.ErrorIs(t, err, errOutage)
 		require.ErrorContains(t, err, "poll: list: version: ")
