@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
@@ -25,9 +24,6 @@ func TestOrderedMapMatchesListAndMap(t *testing.T) {
 				}
 				o.Remove(o.Get(key))
 				order = slices.DeleteFunc(order, func(k int) bool { return k == key })
-				if len(order) == 0 {
-					order = nil
-				}
 				delete(values, key)
 			} else {
 				e, fresh := o.Push(key, o.Hash(key))
@@ -69,11 +65,11 @@ func requireSame(t *testing.T, o *hashtable.Ordered[int, int], order []int, valu
 		backward = append(backward, e.Key)
 	}
 	slices.Reverse(backward)
-	if diff := cmp.Diff(order, forward); diff != "" {
-		t.Fatalf("forward mismatch (-want +got):\n%s", diff)
+	if !slices.Equal(forward, order) {
+		t.Fatalf("forward = %v, want %v", forward, order)
 	}
-	if diff := cmp.Diff(order, backward); diff != "" {
-		t.Fatalf("backward mismatch (-want +got):\n%s", diff)
+	if !slices.Equal(backward, order) {
+		t.Fatalf("backward = %v, want %v", backward, order)
 	}
 	if got := o.Get(-1); got != nil {
 		t.Fatalf("o.Get(-1) = %+v, want nil", got)
