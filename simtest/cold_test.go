@@ -205,6 +205,12 @@ func TestTravelAffectsOneProcess(t *testing.T) {
 	}
 }
 
+// A plan may have been written for a longer history.
+func TestTravelEndsAtTheBeginning(t *testing.T) {
+	text := simtest.Timeline(t, copier, "travel(s create to/a#1 back 99)")
+	inOrder(t, text, "s.1 create to/a @2", "CRASH", "s.2 FAULT it starts, and its caches begin at version 0", "its caches catch up", "s.2 copy: reconcile a")
+}
+
 // Fairness counts from the start of the process: an alarm after 50 reconciles of a cold start is a bug, and after 150 it is advisory.
 func TestColdStartAlarmIsABugOnlyEarly(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {

@@ -284,3 +284,83 @@ func TestLoopWithFewWritesIsChurn(t *testing.T) {
 	require.NotNil(t, f)
 	require.EqualValues(t, "churn", f.Rule, f.Problem)
 }
+
+// A lag that lasts beyond a step of the user is fair for another 100 reconciles.
+func TestStepRestartsCountOfLag(t *testing.T) {
+	plan, err := simtest.ParsePlan("gap(s from/a#2 to 9)")
+	require.NoError(t, err)
+	for limit, severity := range map[int]simtest.Severity{2095: simtest.Bug, 2105: simtest.Advisory} {
+		for _, mode := range []string{"step", "run"} {
+			f := simtest.Replay(t, inMode(mode, func() simtest.World {
+				w := watchBoth(func(ctx context.Context, b both, key string) error {
+					a, ok := b.from.Get("a")
+					o, there := b.to.Get("b")
+					switch n := o.Value.N; {
+					case !ok || !there || key != "b" || a.Value.N != 1:
+						return nil
+					case n == 1060: // the gap begins
+						_, err := store.Patch(ctx, b.froms, "a", func(a *store.Object[number]) error { a.Value.N = 3; return nil })
+						return err
+					case n < 1060 || 2000 <= n && n < 2110: // the latter only in the gap
+						_, err := store.Patch(ctx, b.tos, "b", func(o *store.Object[number]) error { o.Value.N++; return nil })
+						return err
+					}
+					return nil
+				})
+				set := func(n int) simtest.Step {
+					return simtest.Step{Name: fmt.Sprint("set ", n), Do: func(ctx context.Context, user *simtest.User) error {
+						tos := simtest.Open[number](user, "to")
+						_, err := store.CreateOrUpdate(ctx, tos, nil, "b", func(o *store.Object[number]) error { o.Value.N = n; return nil })
+						return err
+					}}
+				}
+				w.Steps = []simtest.Step{w.Steps[0], set(1000), set(2000)}
+				w.Always = func(v *simtest.View) error {
+					if o, err := simtest.Open[number](v, "to").Get(context.Background(), "b"); err == nil && o.Value.N == limit {
+						return errors.New("it is too much")
+					}
+					return nil
+				}
+				w.Goal = func(*simtest.View) error { return nil }
+				return w
+			}), plan)
+			require.NotNil(t, f)
+			require.EqualValues(t, "always", f.Rule)
+			require.Equal(t, severity, f.Severity, "%s: %s", mode, f.Problem)
+		}
+	}
+}
+
+// twoWorkers is a world in which a reconcile begins before the cache shows the write of another: the system creates to/a and to/b.
+func twoWorkers(trusted bool) simtest.World {
+	w := watchBothWith(controller.Config[string]{Workers: 2, StaleReads: true}, func(ctx context.Context, b both, key string) error {
+		if _, ok := b.from.Get(key); !ok {
+			return nil
+		}
+		return put(ctx, b, key)
+	})
+	w.Mode, w.Pairs = "run", -1
+	w.Systems[0].Trusted = trusted
+	w.Steps = []simtest.Step{{Name: "create", Do: func(ctx context.Context, user *simtest.User) error {
+		froms := simtest.Open[number](user, "from")
+		_, err1 := froms.Create(ctx, store.Object[number]{Key: "a"})
+		_, err2 := froms.Create(ctx, store.Object[number]{Key: "b"})
+		return errors.Join(err1, err2)
+	}}}
+	return w
+}
+
+func TestTrustedSystemIsNotDoubted(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		text := simtest.Timeline(t, func() simtest.World { return twoWorkers(trusted) }, "")
+		inOrder(t, text, "create to/a", "create to/b")
+		require.Equal(t, !trusted, strings.Contains(text, "DOUBT"), text)
+	}
+}
+
+func TestDoubtOfRunWithoutFaultsIsReportedOnce(t *testing.T) {
+	doubts := of(simtest.Explore(t, func() simtest.World { return twoWorkers(false) }).Advice, "stale-write")
+	require.Len(t, doubts, 1)
+	require.Contains(t, doubts[0].Problem, "without any fault: ")
+	require.Empty(t, doubts[0].More, "the same doubt under a fault says nothing new")
+}

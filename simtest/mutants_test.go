@@ -38,6 +38,42 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 		"			delete(there, c.Record.Key)", "", "TestSimulatedStoresKeepTheContract",
 	},
 	{
+		"a gap that nothing ends has no new list", "view/view.go",
+		"	v.frozen, v.expire, v.gap = false, v.gap, false", "	v.frozen, v.expire, v.gap = false, false, false", "TestGapMergesChangesOfObject",
+	},
+	{
+		"a lag over a step of the user is not fair again", "sim/doubt.go",
+		"			v.Calm()\n", "			_ = v\n", "TestStepRestartsCountOfLag",
+	},
+	{
+		"writes of a trusted system are doubtful", "sim/doubt.go",
+		"	if p.Program.Trusted {\n		return\n", "	if false {\n		return\n", "TestTrustedSystemIsNotDoubted",
+	},
+	{
+		"a doubt without faults is reported for each fault", "search/search.go",
+		"if !fair.Doubts(p.Sort()) {", "if true {", "TestDoubtOfRunWithoutFaultsIsReportedOnce",
+	},
+	{
+		"a plan travels to before the beginning", "sim/process.go",
+		"min(informer.Version(s.travel), r.DB.Version())", "informer.Version(s.travel)", "TestTravelEndsAtTheBeginning",
+	},
+	{
+		"the horizon does not begin again with a fault", "sim/run.go",
+		"r.hits[i], r.quiet = true, time.Now()", "r.hits[i] = true", "TestConsequencesOfFaultAreAwaited",
+	},
+	{
+		"the horizon does not begin again when a call arrives", "sim/leader.go",
+		"		r.Touch()\n", "", "TestConsequencesOfFaultAreAwaited",
+	},
+	{
+		"in run mode, a reconcile does not wait for a poll", "live/life.go",
+		"return did || l.awaitList()", "return did", "TestModesAgreeAboutPolledSources",
+	},
+	{
+		"in run mode, a reconcile in flight is not awaited", "sim/quiet.go",
+		"if next = end; r.works() {", "if next = end; false {", "TestReconcileInFlightIsAwaited",
+	},
+	{
 		"a list of a cache that lags shows the present", "sim/backend.go",
 		"p.Run.DB.List(v.Lists(kind), kind, q)", "p.Run.DB.List(p.Run.DB.Version()+v.Lists(kind)*0, kind, q)", "TestEachFault",
 	},

@@ -159,7 +159,6 @@ func (r *Run) calm() {
 	r.mu.Unlock()
 	r.made.Store(0)
 	for p := range r.Processes() {
-		p.since = 0
 		for _, v := range p.Views {
 			v.Calm()
 		}
