@@ -79,7 +79,7 @@ func TestConsequencesOfFaultAreAwaited(t *testing.T) {
 				}
 			})
 		}, []string{"0s s.1 CRASH", "7m0s s.2 starts", "7m30s s.2 create to/second"}},
-		"a call that arrives": {"late(s effect reset#1 by 99)", func() simtest.System {
+		"a call that arrives": {"late(s effect reset#1 by 1)", func() simtest.System {
 			there := false
 			return systemOf("s", func(env *simtest.Env, _ *store.Informer[number]) reconciler {
 				tos, reset := simtest.Open[number](env, "to"), false
