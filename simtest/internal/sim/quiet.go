@@ -65,11 +65,7 @@ func (r *Run) heal() bool {
 		did = true
 	}
 	did = r.notice(true) || did
-	did = r.arrive(true) || did
-	if did {
-		r.Touch()
-	}
-	return did
+	return r.arrive(true) || did
 }
 
 // thaw ends a lag or a cold start. With all, it also ends a gap whose last change has not come. It returns false if there was none.
