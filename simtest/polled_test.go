@@ -122,6 +122,34 @@ func TestRetryAfterLatePollIsAwaited(t *testing.T) {
 	}
 }
 
+// A poll after the horizon is noticed when it happens, and what it leads to is awaited.
+func TestWorkAfterLatePollIsAwaited(t *testing.T) {
+	for _, mode := range []string{"step", "run"} {
+		text := simtest.Timeline(t, inMode(mode, func() simtest.World {
+			w := copier()
+			w.Steps = w.Steps[:1]
+			w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+				tos, waited := simtest.Open[number](env, "to"), false
+				from, err := polledBy(simtest.Open[number](env, "from"), "from", 10*time.Minute, true)
+				if err != nil {
+					return nil, err
+				}
+				c, err := loopOf("c", from, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+					if !waited {
+						waited = true
+						return controller.Result{RequeueAfter: 5 * time.Minute}, nil
+					}
+					_, err := tos.Create(ctx, store.Object[number]{Key: key})
+					return controller.Result{}, ignore(err, store.ErrExists)
+				})
+				return []simtest.Part{simtest.Loop(c)}, err
+			}
+			return w
+		}), "")
+		require.Regexp(t, `1[01]m[\d.]+s +s.1 +c: reconcile a\n +1[56]m[\d.]+s +s.1 +c: reconcile a\n.* create to/a`, text, mode)
+	}
+}
+
 func TestModesAgreeAboutPolledSources(t *testing.T) {
 	for _, p := range []polling{
 		{sites: time.Minute, servers: 10 * time.Minute, lease: "main"},
