@@ -236,6 +236,7 @@ func TestFencedGaveUpLeavesBudgetSpent(t *testing.T) {
 				r := looptest.Start(t, c.Run)
 				c.Add("a")
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				assert.Equal(t, 1, words)
 				all := reports.Take()
 				require.Len(t, all, 3)

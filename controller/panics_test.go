@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,21 +20,20 @@ import (
 type brokenBook struct {
 	n      int
 	calls  int
-	mended bool
+	mended atomic.Bool
 }
 
 func (b *brokenBook) Expires(string) (time.Time, bool) {
-	if b.calls++; b.calls >= b.n && !b.mended {
+	if b.calls++; b.calls >= b.n && !b.mended.Load() {
 		panic("no page")
 	}
-	return time.Time{}, !b.mended
+	return time.Time{}, !b.mended.Load()
 }
 
 func (*brokenBook) Notify(func(string)) (stop func()) { return func() {} }
 
 func TestPanicOfUserCodeBeforeReconcileIsReconcilePanic(t *testing.T) {
 	var book *brokenBook
-	var broken bool
 	for name, cfg := range map[string]func() controller.Config[string]{
 		"Expires": func() controller.Config[string] {
 			book = &brokenBook{n: 1}
@@ -47,7 +47,7 @@ func TestPanicOfUserCodeBeforeReconcileIsReconcilePanic(t *testing.T) {
 			book = &brokenBook{}
 			cfg.Hooks.Trace = func(ctx context.Context, _ string, causes []string) (context.Context, func(controller.Report[string])) {
 				assert.Equal(t, []string{"cause"}, causes, "also after the panic")
-				if broken {
+				if !book.mended.Load() {
 					panic("no page")
 				}
 				return ctx, nil
@@ -56,7 +56,6 @@ func TestPanicOfUserCodeBeforeReconcileIsReconcilePanic(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			broken = true
 			reconciles := 0
 			c, reports := newController(t, cfg(), func(context.Context, string) (controller.Result, error) {
 				reconciles++
@@ -74,7 +73,7 @@ func TestPanicOfUserCodeBeforeReconcileIsReconcilePanic(t *testing.T) {
 			assert.Contains(t, string(p.Stack), "panics_test.go")
 			assert.EqualValues(t, 1, c.Stats().Panics)
 			assert.Zero(t, reconciles)
-			broken, book.mended = false, true
+			book.mended.Store(true)
 			time.Sleep(time.Minute)
 			all = reports.Take()
 			require.Len(t, all, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,8 +262,13 @@ func TestWhySaysThatNoCacheHasObject(t *testing.T) {
 
 func TestOverviewShowsWhyPollFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var outage error
-		list := func(context.Context) ([]string, error) { return []string{"berlin"}, outage }
+		var down atomic.Bool
+		list := func(context.Context) ([]string, error) {
+			if down.Load() {
+				return nil, errors.New("status 503")
+			}
+			return []string{"berlin"}, nil
+		}
 		name := func(site string) string { return site }
 		source, err := poll.New(list, name, poll.Config[string]{})
 		require.NoError(t, err)
@@ -272,12 +278,12 @@ func TestOverviewShowsWhyPollFails(t *testing.T) {
 		running(t, m)
 		of := func(field string) string { return at(readJSON(t, h, ""), "informers.0."+field) }
 		assert.Equal(t, "true 0 ", of("watching")+" "+of("errors")+" "+of("error"))
-		outage = errors.New("status 503")
+		down.Store(true)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, "false 1 poll: list: status 503", of("watching")+" "+of("errors")+" "+of("error"))
 		assert.Contains(t, read(t, h, ""), "poll: list: status 503")
-		outage = nil
+		down.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		assert.Equal(t, "true ", of("watching")+" "+of("error"))
