@@ -46,8 +46,7 @@ type Later[K comparable] struct {
 // pause is the pause of a key.
 type pause struct {
 	since time.Time
-	due   bool  // the key is held
-	at    place // in due
+	at    *place // in due; nil if the key is not due
 }
 
 // Wait describes a key whose expectations are not met.
@@ -56,7 +55,7 @@ type Wait struct {
 	Until  time.Time // when the expectations expire; zero for never
 	On     int       // the expectation that it waits for, as the caller numbers them
 
-	at place // in on
+	at *place // in on
 }
 
 // Held counts the keys that are held, by what holds them.
@@ -123,13 +122,13 @@ func (h *Holds[K]) Each() map[K]Info {
 
 func (h *Holds[K]) ofLocked(key K) (info Info) {
 	if p, ok := h.paused[key]; ok {
-		info.Paused, info.Due = p.since, p.at.since
+		info.Paused, info.Due = p.since, since(p.at)
 	}
 	if i, ok := h.places[key]; ok {
 		info.Later = h.later[i].Since
 	}
 	if w, ok := h.waiting[key]; ok {
-		info.Waiting, info.Until, info.On = w.at.since, w.Until, w.On
+		info.Waiting, info.Until, info.On = since(w.at), w.Until, w.On
 	}
 	return info
 }
@@ -213,9 +212,8 @@ func (h *Holds[K]) Pausing(key K) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p, paused := h.paused[key]
-	if paused && !p.due {
-		p.due = true
-		h.due.join(&p.at)
+	if paused && p.at == nil {
+		p.at = h.due.join()
 		h.countLocked(+1)
 	}
 	return paused
@@ -229,12 +227,12 @@ func (h *Holds[K]) Unpause(key K) bool {
 	if !paused {
 		return false
 	}
-	if p.due {
-		h.due.leave(&p.at)
+	if p.at != nil {
+		h.due.leave(p.at)
 	}
 	delete(h.paused, key)
 	h.pausing.Store(len(h.paused) > 0)
-	return p.due
+	return p.at != nil
 }
 
 // Divert makes Leave accept keys: a Run drains, and later adds must not keep it from ending.
@@ -291,13 +289,12 @@ func (h *Holds[K]) Wait(key K, until time.Time, on int) (number uint64) {
 	w, ok := h.waiting[key]
 	switch {
 	case !ok:
-		w = &Wait{On: on}
+		w = &Wait{at: h.lineLocked(on).join()}
 		h.waiting[key] = w
-		h.lineLocked(on).join(&w.at)
 		h.countLocked(+1)
 	case w.On != on:
-		h.lineLocked(w.On).leave(&w.at)
-		h.lineLocked(on).join(&w.at)
+		h.lineLocked(w.On).leave(w.at)
+		w.at = h.lineLocked(on).join()
 		fallthrough
 	default:
 		h.countLocked(0)
@@ -333,7 +330,7 @@ func (h *Holds[K]) UnwaitIf(key K, number uint64) bool {
 // unwaitLocked ends the wait of key, which is w.
 func (h *Holds[K]) unwaitLocked(key K, w *Wait) {
 	delete(h.waiting, key)
-	h.lineLocked(w.On).leave(&w.at)
+	h.lineLocked(w.On).leave(w.at)
 	h.countLocked(-1)
 }
 
@@ -366,7 +363,7 @@ func (h *Holds[K]) CheckInvariants() error {
 	defer h.mu.Unlock()
 	due := 0
 	for _, p := range h.paused {
-		if p.due {
+		if p.at != nil {
 			due++
 		}
 	}
