@@ -192,14 +192,14 @@ func (c *Controller[K]) tell(t *try[K], name string, hook func(Report[K]), r Rep
 	if hook == nil {
 		return
 	}
-	defer func() {
-		if v := recover(); v != nil {
-			p := &wait.PanicError{Value: v, Stack: debug.Stack()}
-			t.Log().LogAttrs(t, slog.LevelError, "a hook panicked", slog.String("hook", name),
-				slog.Any("error", p), slog.String("stack", string(p.Stack)))
-		}
-	}()
-	hook(r)
+	err := wait.Call(t, func(context.Context) error {
+		hook(r)
+		return nil
+	})
+	if p, ok := err.(*wait.PanicError); ok {
+		t.Log().LogAttrs(t, slog.LevelError, "a hook panicked", slog.String("hook", name),
+			slog.Any("error", p), slog.String("stack", string(p.Stack)))
+	}
 }
 
 // resume schedules the key of r, which is unfinished, at the time that its error requests. It parks a key that has been unfinished for too

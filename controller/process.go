@@ -139,13 +139,11 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 
 // admits is Admits of the agenda. It returns an error after a panic of Config.Expectations.
 func (c *Controller[K]) admits(key K) (admitted, expired bool, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &wait.PanicError{Value: v, Stack: debug.Stack()}
-		}
-	}()
-	admitted, expired = c.agenda.Admits(key)
-	return admitted, expired, nil
+	err = wait.Call(context.Background(), func(context.Context) error {
+		admitted, expired = c.agenda.Admits(key)
+		return nil
+	})
+	return admitted, expired, err
 }
 
 // notLeading returns why the leadership of ctx is over, or nil if it holds, or if there is none. It checks the clock: after a suspend, the
