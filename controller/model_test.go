@@ -61,11 +61,7 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 		ending = 0
 	}
 	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.inFlight[key] = false
-	}()
+	defer w.leave(key)
 
 	if w.limit != nil {
 		if err := w.limit.Do(ctx, func(context.Context) error { return nil }); err != nil {
@@ -106,6 +102,13 @@ func (w *world) Reconcile(ctx context.Context, key string) (controller.Result, e
 	return controller.Result{}, nil
 }
 
+// leave records that no reconcile or GaveUp of the key is in flight any more.
+func (w *world) leave(key string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.inFlight[key] = false
+}
+
 // GaveUp is a Config.GaveUp. It ends in any way, after any time.
 func (w *world) GaveUp(ctx context.Context, key string, _ error) error {
 	w.mu.Lock()
@@ -116,11 +119,7 @@ func (w *world) GaveUp(ctx context.Context, key string, _ error) error {
 		ending = 0
 	}
 	w.mu.Unlock()
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.inFlight[key] = false
-	}()
+	defer w.leave(key)
 	_ = wait.Sleep(ctx, pause)
 	switch ending {
 	case 1:
