@@ -112,7 +112,7 @@ BEGIN
 	END IF;
 	IF NOT v_known THEN
 		v_gap.after := v_version;
-		v_gap.before := v_version + (1::bigint << 40) + {later};
+		v_gap.before := v_version + {gap};
 		INSERT INTO gaps VALUES (v_gap.*);
 		DELETE FROM incarnation;
 		INSERT INTO incarnation VALUES (v_system);
@@ -148,6 +148,9 @@ INSERT INTO {schema}.incarnation SELECT system_identifier FROM pg_control_system
 // one is greater, unless the clock begins again in between. So caches that have seen the earlier server accept the lists of the later one.
 const laterSQL = `(((floor(extract(epoch FROM clock_timestamp()) * 16)::bigint & 16777215) << 20) + floor(random() * 1048576)::bigint)`
 
+// gapSQL is the size of a gap in the versions of a schema.
+const gapSQL = `(1::bigint << 40) + ` + laterSQL
+
 // quote returns text as an SQL literal.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
@@ -170,7 +173,7 @@ func SQL(cfg Config) (string, error) {
 func sqlOf(cfg Config) string {
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{channel}", quote(channelOf(cfg.Schema)), "{layout}", fmt.Sprint(layout),
-		"{later}", laterSQL,
+		"{gap}", gapSQL,
 	).Replace(schemaSQL)
 }
 

@@ -43,7 +43,7 @@ func newStatements(schema string) statements {
 		version: with(`SELECT version FROM {schema}.state`),
 		lock:    with(`SELECT FROM {schema}.state FOR UPDATE`),
 		leap: with(`WITH server AS (SELECT system_identifier AS system FROM pg_control_system()),
-			gap AS (INSERT INTO {schema}.gaps SELECT s.version, s.version + (1::bigint << 40) + ` + laterSQL + ` FROM {schema}.state s, server
+			gap AS (INSERT INTO {schema}.gaps SELECT s.version, s.version + ` + gapSQL + ` FROM {schema}.state s, server
 				WHERE NOT EXISTS (SELECT FROM {schema}.incarnation i WHERE i.system = server.system) RETURNING before),
 			gone AS (DELETE FROM {schema}.incarnation WHERE EXISTS (SELECT FROM gap)),
 			known AS (INSERT INTO {schema}.incarnation SELECT server.system FROM server, gap)

@@ -143,8 +143,8 @@ const (
 	noRight  = "42501"
 )
 
-// leap leaves a gap in the versions if the server may have lost some and nobody has written since. Then a list is beyond every version that
-// a cache has seen. Otherwise a cache at a lost version would refuse all lists until the next write.
+// leap leaves a gap in the versions if the server may have lost some of them and has accepted no write since. The next list then has a
+// greater version than every cache has seen. Without the gap, a cache at a lost version would refuse all lists until the next write.
 func (b *Backend) leap(ctx context.Context) error {
 	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 		return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
