@@ -31,18 +31,7 @@ func follow(t testing.TB, db *etcd.Backend, handler informer.Handler[string, sto
 	require.NoError(t, err)
 	_, err = inf.AddHandler(handler)
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }() // ends with stop; the cleanup waits for it
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, <-done)
-	})
-	select {
-	case <-inf.Synced():
-	case <-time.After(time.Minute):
-		t.Fatal("the informer has not synced")
-	}
+	dbtest.Follow(t, inf)
 	return inf
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/storelease"
@@ -31,14 +32,7 @@ func mirror(t *testing.T, db *postgres.Backend) *store.Informer[dbtest.App] {
 	t.Helper()
 	inf, err := informer.New(dbtest.Apps(t, db), store.Key[dbtest.App], informer.Config{Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }() // ends with stop; the cleanup waits for it
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, <-done)
-	})
-	<-inf.Synced()
+	dbtest.Follow(t, inf)
 	return inf
 }
 
@@ -183,22 +177,13 @@ func TestLeaderOfLostTermIsFenced(t *testing.T) {
 		OnStoppedLeading: func(_ *leaderelect.Leadership, cause error) { ends = append(ends, cause) },
 	})
 	require.NoError(t, err)
-	run := func() (stop func()) {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		ended := make(chan error, 1)
-		go func() { ended <- elector.Run(ctx) }() // ends with stop, which waits for it
-		return func() {
-			cancel()
-			require.NoError(t, <-ended)
-		}
-	}
-	stop := run()
+	first := looptest.Start(t, elector.Run)
 	kept := <-leads
 	_, err = apps.Create(kept, store.Object[dbtest.App]{Key: "kept"})
 	require.NoError(t, err)
-	stop()
+	require.NoError(t, first.Stop())
 	l.lag(t)
-	stop = run()
+	second := looptest.Start(t, elector.Run)
 	lost := <-leads
 	_, err = apps.Create(lost, store.Object[dbtest.App]{Key: "lost"})
 	require.NoError(t, err)
@@ -208,7 +193,7 @@ func TestLeaderOfLostTermIsFenced(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrFenced)
 	_, err = apps.Create(again, store.Object[dbtest.App]{Key: "new"})
 	require.NoError(t, err)
-	stop()
+	require.NoError(t, second.Stop())
 	require.Len(t, ends, 3)
 	if !errors.Is(ends[1], leaderelect.ErrLeaseExpired) { // because the failover took too long
 		require.ErrorIs(t, ends[1], leaderelect.ErrStoreRegressed)

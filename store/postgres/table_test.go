@@ -151,14 +151,7 @@ func follow(t testing.TB, source informer.ListWatcher[site]) *informer.Informer[
 	t.Helper()
 	inf, err := informer.New(source, siteName, informer.Config{})
 	require.NoError(t, err)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- inf.Run(ctx) }() // ends with stop; the cleanup waits for it
-	t.Cleanup(func() {
-		stop()
-		assert.NoError(t, <-done)
-	})
-	<-inf.Synced()
+	dbtest.Follow(t, inf)
 	return inf
 }
 
