@@ -57,12 +57,20 @@ func newReplicatedStream(t testing.TB, js jetstream.JetStream) string {
 	cfg, err := nats.StreamConfig(nats.Config{Stream: fmt.Sprintf("test_%d", streams.Add(1))})
 	require.NoError(t, err)
 	cfg.Replicas = 3
+	createEventually(t, js, cfg)
+	return cfg.Name
+}
+
+// createEventually creates the stream as soon as the server can: a cluster refuses a stream while it has no leader, and a server may refuse
+// one that has just been deleted, because it still removes the empty directories of the former one.
+func createEventually(t testing.TB, js jetstream.JetStream, cfg jetstream.StreamConfig) {
+	t.Helper()
 	for begin := time.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		_, err := js.CreateStream(ctx, cfg)
 		cancel()
 		if err == nil {
-			return cfg.Name
+			return
 		}
 		require.Less(t, time.Since(begin), 30*time.Second, err)
 		time.Sleep(50 * time.Millisecond)

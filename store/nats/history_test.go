@@ -228,8 +228,7 @@ func TestRecreatedStreamExpiresWatches(t *testing.T) {
 			case "with the same versions":
 				again.FirstSeq = old.CachedInfo().Config.FirstSeq
 			}
-			_, err = js.CreateStream(t.Context(), again)
-			require.NoError(t, err)
+			createEventually(t, js, again)
 			for i := range 20 {
 				_, err := put(t.Context(), open(t, js, cfg), "app", fmt.Sprint(i), "1")
 				require.NoError(t, err)
