@@ -25,7 +25,8 @@ import (
 //	                          the trial succeeds
 //
 // A closed breaker lets every call through, and an open one refuses every call. A half-open breaker lets one call through at a
-// time, until a call succeeds or fails.
+// time, the trial, until a trial succeeds or fails. If a trial has not returned after OpenFor, the breaker lets another call through, so a
+// call that never returns does not keep the breaker open.
 //
 // A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls are
 // neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], with which a working
@@ -39,13 +40,13 @@ type Breaker struct {
 	mu sync.Mutex
 	// mu guards the following. Invariants:
 	//
-	//  1. trying implies that openUntil is set and has passed.
+	//  1. trialUntil implies that openUntil is set and has passed.
 	//  2. failures is 0 while openUntil is set.
-	period    uint64    // of the calls that it lets through; grows whenever it opens or closes
-	failures  int       // in a row
-	openUntil time.Time // open until then, half-open after that; zero while closed
-	trying    bool      // the trial is in flight
-	refused   uint64    // calls in this period
+	period     uint64    // of the calls that it lets through; grows whenever it opens or closes
+	failures   int       // in a row
+	openUntil  time.Time // open until then, half-open after that; zero while closed
+	trialUntil time.Time // no other trial begins before then, unless the trial in flight returns; zero without one
+	refused    uint64    // calls in this period
 }
 
 // BreakerConfig is the configuration of a [Breaker]. The zero value is ready for use.
@@ -131,10 +132,10 @@ func (b *Breaker) enter() (period uint64, wait time.Duration) {
 	case b.openUntil.IsZero():
 		return b.period, 0
 	case wait > 0:
-	case b.trying:
+	case time.Until(b.trialUntil) > 0:
 		wait = min(time.Second, b.cfg.OpenFor)
 	default:
-		b.trying = true
+		b.trialUntil = time.Now().Add(b.cfg.OpenFor)
 		return b.period, 0
 	}
 	extra := min(b.spreadLocked(), math.MaxInt64-wait)
@@ -168,17 +169,18 @@ func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, un
 	if period != b.period {
 		return false, b.openUntil
 	}
+	trial := !b.openUntil.IsZero()
 	switch {
-	case b.trying && succeeded:
+	case trial && succeeded:
 		b.openLocked(time.Time{})
 		return true, b.openUntil
-	case b.trying && !failed:
-		b.trying = false // the next call is the trial
+	case trial && !failed:
+		b.trialUntil = time.Time{} // the next call is the trial
 	case succeeded:
 		b.failures = 0
 	case failed:
 		b.failures++
-		if b.trying || b.failures >= b.cfg.Failures {
+		if trial || b.failures >= b.cfg.Failures {
 			b.openLocked(time.Now().Add(b.cfg.OpenFor))
 			return true, b.openUntil
 		}
@@ -189,5 +191,5 @@ func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, un
 // openLocked opens the breaker until then, or closes it if that is the zero time. Calls that it has already let through no longer count.
 func (b *Breaker) openLocked(until time.Time) {
 	b.period++
-	b.failures, b.openUntil, b.trying, b.refused = 0, until, false, 0
+	b.failures, b.openUntil, b.trialUntil, b.refused = 0, until, time.Time{}, 0
 }

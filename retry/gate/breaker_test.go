@@ -175,6 +175,26 @@ func TestCallDuringTrialRetriesSoon(t *testing.T) {
 	}
 }
 
+// A call without a timeout, to a server that never replies.
+func TestTrialThatNeverReturnsDoesNotKeepBreakerOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: time.Minute})
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		time.Sleep(time.Minute)
+		replies := make(chan error)
+		go func() { _ = b.Do(t.Context(), func(context.Context) error { return <-replies }) }() // ends with the reply
+		synctest.Wait()
+		time.Sleep(time.Minute - 1)
+		assert.True(t, retry.IsNotYet(b.Do(t.Context(), func(context.Context) error { t.Error("two trials"); return nil })))
+		time.Sleep(1)
+		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
+		assert.False(t, isOpen(b))
+		replies <- errDown
+		synctest.Wait()
+		assert.False(t, isOpen(b), "the first trial no longer counts")
+	})
+}
+
 // The model is as simple as the diagram in the documentation.
 func TestBreakerFollowsStateDiagram(t *testing.T) {
 	for seed := range uint64(50) {
@@ -187,8 +207,8 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 				gone  chan error
 			}
 			var calls []call
-			state, row, trial := 0, 0, false
-			var openUntil time.Time
+			state, row := 0, 0
+			var openUntil, trialUntil time.Time
 			for range 200 {
 				switch open := !openUntil.IsZero(); {
 				case r.IntN(4) == 0:
@@ -197,14 +217,16 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 					c := call{state, make(chan error), make(chan error, 1)}
 					go func() { c.gone <- b.Do(t.Context(), func(context.Context) error { return <-c.ends }) }()
 					synctest.Wait()
-					refused := open && (time.Until(openUntil) > 0 || trial)
+					refused := open && (time.Until(openUntil) > 0 || time.Until(trialUntil) > 0)
 					select {
 					case err := <-c.gone:
 						require.True(t, refused, "it was rejected")
 						require.True(t, retry.IsNotYet(err))
 					default:
 						require.False(t, refused, "it was let through")
-						trial = open
+						if open {
+							trialUntil = time.Now().Add(10 * time.Second)
+						}
 						calls = append(calls, c)
 					}
 				default:
@@ -219,14 +241,14 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 					}
 					switch {
 					case err == nil && open:
-						state, row, trial, openUntil = state+1, 0, false, time.Time{}
+						state, row, trialUntil, openUntil = state+1, 0, time.Time{}, time.Time{}
 					case err == nil:
 						row = 0
 					case err != errDown:
-						trial = false
+						trialUntil = time.Time{}
 					default:
 						if row++; open || row == 3 {
-							state, row, trial, openUntil = state+1, 0, false, time.Now().Add(10*time.Second)
+							state, row, trialUntil, openUntil = state+1, 0, time.Time{}, time.Now().Add(10*time.Second)
 						}
 					}
 				}

@@ -36,7 +36,7 @@
 //  4. All keys get through eventually, however many there are, if none makes more calls than the burst.
 //  5. A Limiter uses memory only for keys that have a place.
 //  6. The Retry-After of a 429 or 503 applies to all callers of the Transport, but for at most an hour.
-//  7. An open [Breaker] lets nothing through, and a half-open one lets one call through at a time.
+//  7. An open [Breaker] lets nothing through. A half-open one lets one call through at a time, or one per OpenFor if calls do not return.
 //
 // # Testing
 //

@@ -48,7 +48,7 @@ func (b *Breaker) CheckInvariants(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	assert.True(t, !b.trying || !b.openUntil.IsZero() && time.Until(b.openUntil) <= 0)
+	assert.True(t, b.trialUntil.IsZero() || !b.openUntil.IsZero() && time.Until(b.openUntil) <= 0)
 	assert.True(t, b.openUntil.IsZero() || b.failures == 0)
 }
 
