@@ -290,22 +290,40 @@ func leftovers(t *tree) (problems []string) {
 	return problems
 }
 
-// links checks the links of the Markdown files that lead into the tree.
+// links checks the links of the Markdown files that lead to a file, a directory, or a heading of the tree.
 func links(t *tree) (problems []string) {
 	span, link := regexp.MustCompile("`[^`]*`"), regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	anchors := headings(t)
 	for at, line := range t.prose {
 		for _, m := range link.FindAllStringSubmatch(span.ReplaceAllString(line, ""), -1) {
-			target, _, _ := strings.Cut(m[1], "#")
-			if target == "" || strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
 				continue
 			}
-			target = path.Join(path.Dir(at.file), target)
-			if _, ok := t.files[target]; !ok && !slices.Contains(t.dirs, target) {
+			target, anchor, _ := strings.Cut(m[1], "#")
+			if target = path.Join(path.Dir(at.file), target); m[1][0] == '#' {
+				target = at.file
+			}
+			_, file := t.files[target]
+			missing := !file && !slices.Contains(t.dirs, target)
+			if missing || anchor != "" && path.Ext(target) == ".md" && !anchors[target+"#"+anchor] {
 				problems = append(problems, at.String()+": links to "+m[1]+", which does not exist")
 			}
 		}
 	}
 	return problems
+}
+
+// headings returns an anchor for each heading of the Markdown files, as GitHub makes it: "docs/debug.md#the-page".
+func headings(t *tree) map[string]bool {
+	heading, dropped := regexp.MustCompile(`^#+ +(.*\S)`), regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_ -]`)
+	anchors := make(map[string]bool)
+	for at, line := range t.prose {
+		if m := heading.FindStringSubmatch(line); m != nil {
+			name := strings.ToLower(dropped.ReplaceAllString(m[1], ""))
+			anchors[at.file+"#"+strings.ReplaceAll(name, " ", "-")] = true
+		}
+	}
+	return anchors
 }
 
 // readmeCode checks that each Go program in the README, in the first page on elections, and in the pages on your database and on the

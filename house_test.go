@@ -190,6 +190,8 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"links between", "README.md", "see\n[it](docs/missing.md)\n", "README.md:2: links to docs/missing.md"},
 		{"links between", "README.md", "```\n```\n[it](docs/missing.md)\n", "README.md:3: links to docs/missing.md"},
 		{"links between", "docs/why.md", "[it](README.md#why)\n", "docs/why.md:1: links to README.md#why"},
+		{"links between", "docs/why.md", "## The `x.Y`, [z](why.md)\n[it](#the-xy-z)\n[it](#the-x)\n", "docs/why.md:3: links to #the-x"},
+		{"links between", "docs/why.md", "[it](sizes.md#why)\n", "docs/why.md:1: links to sizes.md#why"},
 
 		{"documents name", "docs/why.md", "\n`wait.Stop`\n", "docs/why.md:2: names wait.Stop, which does not exist"},
 		{"documents name", "docs/why.md", "`wait.Begun.Undo`\n", "docs/why.md:1: names wait.Begun.Undo, which does not exist"},

@@ -55,7 +55,7 @@
 //
 // In a partition, members without a majority refuse reads and writes. Restore a backup only with --bump-revision and
 // --mark-compacted of etcdutl. docs/backends.md in the repository says how to operate etcd: in a partition, after a restore, and
-// with a full disk or quota. It lists the faults that the tests inject.
+// with a full disk or quota. bench/faults.md lists the faults that the tests inject.
 //
 // # Limits and cost
 //

@@ -42,7 +42,7 @@
 // use a stream with three replicas on machines that do not fail together.
 //
 // docs/backends.md in the repository says how to operate NATS: after a loss of acknowledged writes, after a lost acknowledgment, in a
-// partition, and with a full disk. It lists the faults that the tests inject.
+// partition, and with a full disk. bench/faults.md lists the faults that the tests inject.
 //
 // # Subjects and history
 //
