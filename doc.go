@@ -1,8 +1,8 @@
 // Package setpoint is the overview of a library of controller primitives for Go, without Kubernetes. It holds no code.
 //
 // A setpoint is the value that a control loop drives toward. This library is everything between a desired state and the loop
-// that reaches it. It is for services that keep desired state in a database, in files, or behind an API of their own, and must
-// make the world match it.
+// that reaches it. It is for services that keep desired state in a database, in files, or behind their own API, and must make
+// the world match it.
 //
 // # Packages
 //

@@ -43,7 +43,7 @@ func (cfg DeltaFIFOConfig[K, T]) validate() error {
 var ErrClosed = errors.New("cache: delta queue is closed")
 
 // DeltaFIFO queues changes between a source and a consumer, which usually keeps a cache. A producer adds changes. The consumer takes one
-// key at a time, in the order in which the keys were added, with all changes to the key since it was last taken.
+// key at a time, with all changes to the key since the key was last taken. Keys come in the order in which they were added.
 //
 // The queue merges the changes of a waiting key to at most two deltas: a deletion, and the last change after it. Applying
 // them has the same result as applying all changes. So the queue stays small, however slow the consumer is. A waiting key that

@@ -26,8 +26,8 @@
 //	           Replace Bookmark        ^                                 |
 //	                                   +---------- KnownObjects ---------+
 //
-// Keys, and values of indexes, may have any comparable type. If a key or value is not equal to itself (NaN), or is an interface whose
-// dynamic type is not comparable, the call panics before anything has changed.
+// Keys, and values of indexes, may have any comparable type. If a key or value is not equal to itself (NaN), or is an interface with
+// an incomparable value, the call panics and changes nothing.
 //
 // # Guarantees
 //

@@ -67,9 +67,9 @@ func (x *Indexer[K, T]) Len() int { return int(x.objects.Load().live.Load()) }
 
 // All iterates over the objects in the order in which their keys arrived. An update does not change the place of a key.
 //
-// If an object is present from the first step to the last, All yields it exactly once, in a state that it has in that time. It may or may
-// not yield an object that arrives or leaves in that time. It yields no key twice. It locks, copies, and allocates nothing. The body of the
-// loop may read and write the Indexer.
+// If an object is present during the whole loop, All yields the object exactly once, in a state that the object has during the loop. All
+// may or may not yield an object that arrives or leaves during the loop. All yields no key twice, and locks, copies, and allocates nothing.
+// The body of the loop may read and write the Indexer.
 func (x *Indexer[K, T]) All() iter.Seq2[K, T] {
 	return func(yield func(K, T) bool) { walk(x.objects.Load(), &x.objects, yield) }
 }
@@ -268,8 +268,8 @@ type Snapshot[K comparable, T any] struct {
 }
 
 // Snapshot returns the current content of x. It copies no objects, only one pointer for every 32 objects and for every 32 values of an
-// index. While it does, writers wait and readers do not. Later, writers copy on write: 32 objects at the first change to one of them, and
-// the list of objects with a value when the first object joins or leaves it. A Snapshot keeps all its objects alive.
+// index. While it does, writers wait and readers do not. Later, writers copy on write. The first change to an object copies 32 objects.
+// The first object that joins or leaves the list of an index value copies that list. A Snapshot keeps all its objects alive.
 func (x *Indexer[K, T]) Snapshot() *Snapshot[K, T] {
 	s := &Indexer[K, T]{key: x.key, seed: x.seed}
 	x.change.Lock()

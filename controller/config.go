@@ -56,10 +56,10 @@ type Config[K comparable] struct {
 
 	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer
 	// retried. No reconcile of the key runs in the meantime. The context is like that of a reconcile: it has the fence of the leader, and
-	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. It is reconciled again after its backoff or the
-	// delay of that error, or by the next Run if this one stops or the write of GaveUp was fenced. The budget stays spent: if that attempt
-	// fails too, GaveUp is called again, however long after. An event that arrives in the meantime revives the key, as if it were already
-	// parked.
+	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. The key is reconciled again after its backoff or the
+	// delay of that error. If this Run stops, or the write of GaveUp was fenced, the next Run reconciles the key. The budget stays spent:
+	// if that attempt fails too, GaveUp is called again, however long after. An event that arrives in the meantime revives the key, as if
+	// it were already parked.
 	GaveUp func(ctx context.Context, key K, err error) error
 
 	// Timeout limits a reconcile: its context ends after this time. If it returns an error then, its outcome is TimedOut. Zero
@@ -87,10 +87,10 @@ type Config[K comparable] struct {
 	// input may still be empty when reconcile reads it.
 	Reads []Source
 
-	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, the key is held after
-	// a write to a store.Store under the context of reconcile, until each source that mirrors the kind of the object has seen the version
-	// of the write, but for at most 10 s. A write to a kind that no source mirrors does not hold the key. Set StaleReads if reconcile reads
-	// only from stores.
+	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, a write to a
+	// store.Store under the context of reconcile holds the key. The hold ends when each source that mirrors the kind of the object has seen
+	// the version of the write, or after 10 s. A write to a kind that no source mirrors does not hold the key. Set StaleReads if reconcile
+	// reads only from stores.
 	StaleReads bool
 
 	// SyncTimeout is the longest time that a Run waits until its sources have synced and its watches have mapped the initial
@@ -110,8 +110,8 @@ type Expectations[K comparable] interface {
 	// Expires reports whether key must wait, and when the wait expires. The zero time means never.
 	Expires(key K) (at time.Time, waiting bool)
 
-	// Notify registers f until stop is called. It calls f, without locks, for each key that Expires has reported as waiting, as soon as the
-	// key need not wait anymore, but not when the wait expires.
+	// Notify registers f until stop is called. If Expires has reported a key as waiting, Notify calls f, without locks, as soon as the key
+	// need not wait anymore. It does not call f when the wait expires.
 	Notify(f func(key K)) (stop func())
 }
 

@@ -11,15 +11,15 @@ import (
 )
 
 var (
-	// ErrRunning reports that the controller is already in use: Run was called during another Run, during a Step, or while the controller
-	// was connected, or Connect was called during a Run or while it was connected.
+	// ErrRunning reports that the controller is already in use. Run returns it during another Run, during a Step, and while the
+	// controller is connected. Connect returns it during a Run, and while the controller is connected.
 	ErrRunning = errors.New("controller: already running")
 
 	// ErrParked reports that a key is no longer retried: its error was permanent, or the key has spent its budget (see [Outcome]).
 	ErrParked = errors.New("controller: parked")
 
-	// ErrDrainTimeout is wrapped by the cause with which the context of a reconcile ends after [Config.DrainTimeout], and by the
-	// error of a Run that left keys behind at that time.
+	// ErrDrainTimeout reports that [Config.DrainTimeout] has passed. The cause of the context of a reconcile wraps it, and so
+	// does the error of a Run that left keys behind.
 	ErrDrainTimeout = errors.New("controller: not drained in time")
 )
 

@@ -16,8 +16,8 @@ import (
 
 // KeyInfo is what a [Controller] knows about a key. The key is given as text: see [Inspector].
 type KeyInfo struct {
-	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue. For a key that is neither ready nor in flight, its
-	// Since is the time since which HeldBy has held the key, or the time of PauseKey if the key is in no state and not held.
+	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue. For a key that is neither ready nor in flight,
+	// Since is the time at which HeldBy began to hold the key. If the key is in no state and not held, Since is the time of PauseKey.
 	workqueue.KeyInfo[string]
 
 	// Attempt is the number of the attempt in flight: see [Info]. It is zero if the key is not in flight.
@@ -36,9 +36,9 @@ type KeyInfo struct {
 // Inspector describes the keys of a [Controller], and acts on them, for pages and tools that do not know the type of the keys.
 // [Controller.Inspect] returns it.
 //
-// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, the text of any key names it. Otherwise a text
-// names a key that the controller or the cache of one of its sources holds, and finding the key takes time proportional to the number of
-// keys. If several keys have the same text, the first that is found counts.
+// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, the text of any key names it. Otherwise, a
+// text only names a key that the controller or the cache of one of its sources holds. Finding that key takes time proportional to the
+// number of keys. If several keys have the same text, the first that is found counts.
 //
 // All methods are safe for concurrent use. None holds a lock of the queue for more than 128 keys at a time.
 type Inspector interface {

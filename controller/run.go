@@ -27,8 +27,8 @@ import (
 //  1. removes its handlers from the informers,
 //  2. leaves to the next Run all keys that wait for a retry or a RequeueAfter, are held, or are added from now on,
 //  3. reconciles all keys that are ready, in flight, or were added while in flight, unless c is paused,
-//  4. ends the contexts of its reconciles after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout], or when its
-//     leadership is lost or has drained for its own limit, with the cause of the leadership,
+//  4. ends the contexts of its reconciles: after Config.DrainTimeout, with a cause that wraps [ErrDrainTimeout]; or with
+//     the cause of its leadership, when that is lost or has drained for its own limit,
 //  5. returns when every reconcile has returned. A reconcile that ignores its context delays Run.
 //
 // Run returns nil if ctx has ended and the drain is complete, or if the leadership was lost. It returns an error that

@@ -21,9 +21,9 @@ type Slots interface {
 	Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool)
 }
 
-// Share makes c share its keys with the controllers of its name in other replicas: it reconciles a key only while this replica
-// owns the slot of [Config].ShardKey, and the slot is not handed over before the reconcile and Config.GaveUp have returned. A key of
-// another replica leaves the queue without a reconcile: no hook is called, and Stats counts none. Call Share before c runs, and call
+// Share makes c share its keys with the controllers of its name in other replicas. c reconciles a key only while this replica owns
+// the slot of [Config].ShardKey. The slot is handed over only after the reconcile and Config.GaveUp have returned. A key of another
+// replica leaves the queue without a reconcile: no hook is called, and Stats counts none. Call Share before c runs, and call
 // [Controller.Acquired] for each slot that this replica acquires. A manager with Config.Shards does both.
 //
 // Each replica watches all keys, so its caches are warm, and skips keys of other slots. So no change is lost while a slot has no owner,

@@ -26,8 +26,8 @@ type Stats struct {
 	// OldestReady is how long the oldest ready key has been ready. It is 0 if no key is ready.
 	OldestReady time.Duration
 
-	// Held is the number of keys that are due but not ready: those of PauseKey, those whose expectations are not met (which are also among
-	// Queue.Delayed, if these expire), and those that were added while a Run drains.
+	// Held is the number of keys that are due but not ready: those of PauseKey, those whose expectations are not met, and those that were
+	// added while a Run drains. If the expectations of a key expire, the key also counts in Queue.Delayed.
 	Held int
 
 	// HeldBy breaks down Held by reason. It has every reason, even those that hold no key:
@@ -44,9 +44,9 @@ type Stats struct {
 	// OldestHeld has, by the same reasons, how long the key that has been held the longest has been held. It is 0 if no key is held.
 	OldestHeld map[string]time.Duration
 
-	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller, or how long
-	// a write has been missing, if that is more. It has no entry for a source that mirrors no store, or to which nothing was written. It is
-	// empty with Config.StaleReads.
+	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller. If a write
+	// has been missing for longer, CacheLag has that time. It has no entry for a source that mirrors no store, or to which nothing was
+	// written. It is empty with Config.StaleReads.
 	CacheLag map[string]time.Duration
 
 	// Unmapped is the number of objects that could not be mapped to keys and will be retried.
@@ -55,8 +55,8 @@ type Stats struct {
 	// Outcomes counts the reconciles since New by outcome. It has every Outcome, even those that never occurred.
 	Outcomes map[Outcome]uint64
 
-	// Requeued, Panics, and Fenced count some of these reconciles: those that succeeded and requested a RequeueAfter, those that panicked,
-	// even if that parked their key, and those that returned the error of a fenced write.
+	// Requeued, Panics, and Fenced count some of these reconciles. Requeued counts those that succeeded and requested a RequeueAfter.
+	// Panics counts those that panicked, even if that parked their key. Fenced counts those that returned the error of a fenced write.
 	Requeued, Panics, Fenced uint64
 
 	// Durations has the duration of each reconcile, with the bounds of controller-runtime, from 5 ms to 60 s.

@@ -103,8 +103,8 @@ func (c *Controller[K]) answer(key K, o Outcome, err error) waiters.Verdict {
 	return c.waiters.End(key, decides, err)
 }
 
-// WaitIdle waits until everything that the caches of the watched informers hold at the call has been mapped, and then for a
-// moment with no key ready, in flight, or held.
+// WaitIdle waits until everything that the caches of the watched informers hold at the call has been mapped. Then it waits
+// for a moment with no key ready, in flight, or held.
 //
 // The watches belong to Run or to [Controller.Connect]. So if c watches informers, WaitIdle waits until one of these has
 // connected the watches and the informers have synced. If the Run ends before the mappers are done, WaitIdle waits for the next

@@ -21,8 +21,8 @@ type Input[K comparable] interface {
 //
 // When a Run of the controller begins, a watch adds the keys of all objects that are present. From then on it adds the keys of
 // each object that is added, updated, or deleted. An update adds the keys of both the old and the new state, each once; a
-// deletion adds those of the last known state. A watch sees each change in the cache and merges none, because a reconcile may
-// have acted on a state that lasted only for a moment.
+// deletion adds those of the last known state. A watch sees each change in the cache and merges none: a reconcile may have
+// acted on a state that lasted only for a moment.
 //
 // Three methods restrict a watch:
 //

@@ -28,8 +28,8 @@
 //
 //  1. Normal and Warning wait for nothing except Config.Sink, and start no goroutine. In memory, a Recorder holds at most
 //     Config.Size events, Config.QueueSize waiting events for each of Write and Store, and the limits of Config.Objects objects.
-//  2. Calls with the same reference, type, reason, and message are one event while it is held, with a count and the times of the
-//     first and the last call. Events are in the order of their last call.
+//  2. While an event is held, further calls with the same reference, type, reason, and message only raise its count. The event
+//     has the times of the first and the last call. Events are in the order of their last call.
 //  3. When a new event needs room, the oldest event is dropped. If it happens again later, its count starts at one.
 //  4. Each object can have Config.Burst new events at once, and one more per Config.Refill. Further new events are dropped and counted. A
 //     flood about one object does not affect other objects. A flood of repeats does not affect new events.

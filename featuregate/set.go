@@ -32,8 +32,9 @@ func allOf(s Stage) string {
 // Set reads settings in the form "CrashLoop=false,Shards=true". Values are those of strconv.ParseBool. Spaces around names and
 // values are ignored. It implements flag.Value, so a flag that appears twice adds to the settings.
 //
-// The error names each setting that is wrong: a name that is unknown (with the name that the user may have meant), removed, or too new, a
-// value that is not a bool, a name with two values, or a feature that is locked on. In that case, nothing takes effect.
+// If a setting is wrong, nothing takes effect, and the error names each such setting. A name is wrong if it is unknown, removed, too new,
+// or given with two values. For an unknown name, the error suggests the nearest one. A value is wrong if it is not a bool, or turns off a
+// feature that is locked on.
 func (g *Gates[F]) Set(s string) error {
 	if err := g.setList(s); err != nil {
 		return fmt.Errorf("featuregate: %w", err)

@@ -10,7 +10,7 @@ import (
 // becomes a [Bookmark], so a caller can wait for the version of any write to src.
 //
 // If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so that a watch can
-// begin at any version. This has two effects: the deletion is reported whether or not the object passed before, and an update that moves an
+// begin at any version. This has two effects. The deletion is reported whether or not the object passed before. An update that moves an
 // object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed, so its cache and its handlers are
 // exact. Code that reads the watch directly must track this itself.
 //

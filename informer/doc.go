@@ -14,9 +14,9 @@
 //	site, ok := sites.Get("ulm")
 //
 // A source is a [ListWatcher], and may be a [Pager], an [Equaler], or a [Bookmarker]. Package poll turns anything that can only be listed
-// into a source. A manager runs the informers that its controllers use, each once. To share one, share the variable. If the cache is behind
-// by 256 events, the source waits for it. Nothing waits for a handler. Its pending changes are merged by key: at most one for each object
-// that it knows or that exists, unless [Handler].EveryEvent is set.
+// into a source. A manager runs the informers that its controllers use, each once. To share an informer, share the variable. If the cache
+// is behind by 256 events, the source waits for it. Nothing waits for a handler. The pending changes of a handler are merged by key: at
+// most one for each object that the handler knows or that exists, unless [Handler].EveryEvent is set.
 //
 // # Guarantees
 //

@@ -270,9 +270,9 @@ func (in *Informer[K, T]) Synced() <-chan struct{} { return in.synced }
 // HasSynced reports whether Synced is closed.
 func (in *Informer[K, T]) HasSynced() bool { return isClosed(in.synced) }
 
-// Version returns the version of the source up to which every change has been applied to the cache, and is at least pending for the
-// handlers. It is 0 before the first list. It never decreases, except that it restarts at 0 when a new history begins after
-// [Informer.Reset].
+// Version returns the version of the source up to which every change has been applied to the cache. For the handlers, these changes
+// are at least pending. It is 0 before the first list. It never decreases, except that it restarts at 0 when a new history begins
+// after [Informer.Reset].
 func (in *Informer[K, T]) Version() Version { return in.progress.at() }
 
 // WaitForVersion waits until Version is at least v. If ctx ends first, its error wraps the cause of ctx. If Run ends first, its error
@@ -317,8 +317,8 @@ func (in *Informer[K, T]) Stale(d time.Duration) bool {
 }
 
 // Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another source. Without Reset,
-// an informer rejects and reports its lists while they are older than the cache, because it cannot tell them from the lists of a lagging
-// replica. After Reset, the informer lists at once, and accepts any version.
+// an informer rejects and reports lists that are older than the cache: they may come from a lagging replica. After Reset, the informer
+// lists at once, and accepts any version.
 //
 // The cache and the handlers move from their current state to the new list, with tombstones for objects that are not in it. When the list
 // is applied, Version restarts at 0, so it may be lower than before. Versions of the old history mean nothing in the new one. A

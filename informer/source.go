@@ -65,7 +65,7 @@ type Event[T any] struct {
 
 	// Version is the version of the source right after the change. It never decreases from one event to the next. After a
 	// watch breaks, the next one begins after the version of the last event. So if one version of the source changes several
-	// objects, only the last of the events has that version, and the others have the version before.
+	// objects, only the last event has that version. The others have the version before.
 	Version Version
 }
 
@@ -89,10 +89,10 @@ type ListWatcher[T any] interface {
 	// every change that the list does not show. Neither the slice nor the objects may change afterwards.
 	List(ctx context.Context) (List[T], error)
 
-	// Watch yields every change after the given version, in order of version. When it must end, it yields an error, with a zero Event:
-	// [ErrExpired] if the changes after the version are no longer known, the cause of ctx if ctx has ended, or another error if the watch
-	// broke. After another error, or if a watch just ends, a new watch may resume from the last version seen. The consumer ends a watch by
-	// leaving its loop.
+	// Watch yields every change after the given version, in order of version. When the watch must end, it yields an error, with a zero
+	// Event. The error is [ErrExpired] if the changes after the version are no longer known, and the cause of ctx if ctx has ended. Any
+	// other error means that the watch broke. After another error, or if a watch just ends, a new watch may resume from the last version
+	// seen. The consumer ends a watch by leaving its loop.
 	//
 	// If an error, or one that it wraps, has a method Continues() bool that returns true, the watch goes on after it. So a watch can report a
 	// read that has failed, such as a poll, and try again by itself. The consumer may read on, or leave its loop. An [Informer] reads on.

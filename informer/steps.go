@@ -51,8 +51,8 @@ type Steps interface {
 	Handlers() []*Registration
 
 	// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync or OnDelete, after the necessary calls of Filter. It skips
-	// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, if a
-	// call of the handler is in flight, or if the handler has not joined or was removed.
+	// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, or a
+	// call of the handler is in flight. It also returns false if the handler has not joined or was removed.
 	//
 	// A call that panics is reported to Config.OnError, and is not repeated. A runtime.Goexit in a call ends the goroutine that calls
 	// Deliver. Deliver panics if handler is nil or belongs to another informer.

@@ -98,8 +98,8 @@ type Config struct {
 	// that cannot stop its work otherwise should exit here: see [ExitOnOverrun]. By default, an error is logged.
 	OnStepDownOverrun func(l *Leadership)
 
-	// Sessions let followers notice within milliseconds that the leader has released the lease or that its process has
-	// ended, even if the store is not a [Watcher]. Each elector holds a session while it runs, and opens a new one after a
+	// With Sessions, followers notice within milliseconds that the leader has released the lease, or that its process has
+	// ended. The store need not be a [Watcher]. Each elector holds a session while it runs, and opens a new one after a
 	// release. A leader names its session in the record. A follower that sees the session end reads the record. Run waits
 	// up to RetryPeriod for its first session before it competes. If sessions fail, followers wait for the lease. Optional.
 	Sessions Sessions

@@ -1,8 +1,8 @@
 // Package leaderelect elects one leader among many processes, with a lease in any store that supports compare-and-swap.
 //
 // It has the names and the defaults of client-go (https://pkg.go.dev/k8s.io/client-go/tools/leaderelection). It differs when something
-// fails: there is one leader at a time, the process survives the loss of a lease, and each leadership has a term that lets a store refuse
-// writes of earlier leaders.
+// fails: there is one leader at a time, and the process survives the loss of a lease. Each leadership has a term, with which a store
+// refuses writes of earlier leaders.
 //
 // # Usage
 //
@@ -28,8 +28,8 @@
 //
 // # Guarantees
 //
-//  1. At most one elector of a record runs its work at a time, if the work returns within StepDownTimeout, clocks differ in
-//     speed by at most MaxClockRateSkew, and the store keeps the contract of [LeaseStore].
+//  1. At most one elector of a record runs its work at a time. This requires that the work returns within StepDownTimeout,
+//     that clocks differ in speed by at most MaxClockRateSkew, and that the store keeps the contract of [LeaseStore].
 //  2. The contexts of a leadership end RenewDeadline after the leader sent its last acknowledged renewal. This does not
 //     depend on the store, and a later reply changes nothing. [Leadership.Err] is right even if the timer is late.
 //  3. A leader that sees another leader in the record stops at once.

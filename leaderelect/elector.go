@@ -262,7 +262,7 @@ func (e *Elector) cleanUp(watch *hint.Watch) error {
 	return e.link.Left(e.link.Grace())
 }
 
-// settle ends the watch and the sessions of a run, and waits until they and all calls of the store have returned, or until
+// settle ends the watch and the sessions of a run. It waits until they and all calls of the store have returned, or
 // timeout has passed. It returns an error that wraps ErrStoreStuck if one of them has not.
 func (e *Elector) settle(watch *hint.Watch, presence *hint.Presence, timeout time.Duration) error {
 	until := time.Now().Add(timeout)

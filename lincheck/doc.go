@@ -1,6 +1,6 @@
-// Package lincheck checks histories of setpoint's queue, made by concurrent producers and workers, for linearizability: for each key there
-// must be one order of the calls, within the times at which they ran, that a machine of three flags could have followed. The machine is in
-// model_test.go. A key that is lost, handed out twice, or handed out without an Add makes such an order impossible.
+// Package lincheck checks histories of setpoint's queue, made by concurrent producers and workers, for linearizability. For each key,
+// there must be one order of the calls, within the times at which they ran, that a machine of three flags could have followed. The machine
+// is in model_test.go. A key that is lost, handed out twice, or handed out without an Add makes such an order impossible.
 //
 // It is a separate module, because it requires porcupine. It exports nothing.
 //

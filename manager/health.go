@@ -11,8 +11,8 @@ import (
 )
 
 // Check reports whether this process is alive. It calls Check() error of the election and of every running part that has this method, and
-// joins the errors with the names. It also names each part that has not returned within StopTimeout plus 3 s after its context ended,
-// because the part was removed, its term is over, or everything stops. An error means that something hangs, such as work that continues
+// joins the errors with the names. If a part was removed, its term is over, or everything stops, the context of the part ends. Check names
+// each part that has not returned within StopTimeout plus 3 s after that. An error means that something hangs, such as work that continues
 // after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a method Part() (kind, name string),
 // which names the part as Stats does.
 //
@@ -53,9 +53,9 @@ func (m *Manager) Check() error {
 	return errors.Join(errs...)
 }
 
-// Ready reports whether this process can do its work: the sources that were there when Run began have synced, no part backs off
-// after a failure, the stop has not begun, and Check returns nil. The error names the missing conditions. Ready is for a readiness
-// probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
+// Ready reports whether this process can do its work. The sources that were there when Run began must have synced, no part may
+// back off after a failure, the stop must not have begun, and Check must return nil. The error names the missing conditions. Ready
+// is for a readiness probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
 func (m *Manager) Ready() error {
 	m.mu.Lock()
 	stage := m.stageLocked()
@@ -149,8 +149,8 @@ type PartStats struct {
 	// Err is the last failure, or nil. It is kept when the part runs again.
 	Err error
 
-	// Value is the part itself, as it was passed to New, Add, or At, or returned by Sources of another part, such as a
-	// *controller.Controller or an *informer.Informer. For the election it is the *leaderelect.Elector or the *shard.Slots.
+	// Value is the part itself, such as a *controller.Controller or an *informer.Informer. It was passed to New, Add, or
+	// At, or returned by Sources of another part. For the election it is the *leaderelect.Elector or the *shard.Slots.
 	Value any
 }
 

@@ -65,21 +65,21 @@ type Config struct {
 
 	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key reconciles it,
 	// and every replica owns some. It takes the place of Election. A part of stage Leading must then have the methods
-	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has, and runs for as long as the manager does. Add all
-	// other parts to stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each part, and
-	// then OnAcquired if it is set. It calls none of them if the slot is lost first. For OnStepDownOverrun, an OnRevoked that has not
-	// returned counts as work in the slot.
+	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has. Such a part runs for as long as the manager does.
+	// Add all other parts to stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each
+	// part, and then OnAcquired if it is set. It calls none of them if the slot is lost first. For OnStepDownOverrun, an OnRevoked that
+	// has not returned counts as work in the slot.
 	Shards *shard.Config
 
-	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. The
-	// manager does not call it if this process does not lead or has lost the lease, since another process may lead already, or if
-	// a part has not returned in time. The context has the values of the context of the parts. It ends at the limit of the stop
-	// (StopTimeout), or when the lease is lost.
+	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. If
+	// this process does not lead or has lost the lease, another process may lead already, so the manager does not call
+	// BeforeRelease. Nor does it call BeforeRelease if a part has not returned in time. The context has the values of the context
+	// of the parts. It ends at the limit of the stop (StopTimeout), or when the lease is lost.
 	BeforeRelease func(ctx context.Context) error
 
-	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the
-	// part again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned
-	// an error or panicked, if it returned before its context ended, or if it is a source that has not synced in time.
+	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the part
+	// again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned an
+	// error, panicked, or returned before its context ended. A source has also failed if it has not synced in time.
 	//
 	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To continue without
 	// the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything; [Backoff] makes a Restart
@@ -96,8 +96,8 @@ type Config struct {
 	// election has 6 s. Defaults to 1 min. A negative value disables the limit.
 	StopTimeout time.Duration
 
-	// HealthyAfter is the time that a part must have run, or a source must have been synced, for its next failure to count as a
-	// first failure again. Defaults to 1 min.
+	// HealthyAfter is the time after which the next failure of a part counts as a first failure again. The time of a part
+	// counts while it runs, and that of a source while it is synced. Defaults to 1 min.
 	HealthyAfter time.Duration
 
 	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
@@ -121,8 +121,8 @@ var (
 	// ErrSyncTimeout reports that a source has not synced within [Config].SyncTimeout.
 	ErrSyncTimeout = errors.New("manager: not synced in time")
 
-	// ErrStopTimeout is wrapped by the error of a Run that left a part behind, and by the cause with which the context of
-	// BeforeRelease ends at the limit of the stop.
+	// ErrStopTimeout reports that the limit of the stop has passed. The error of a Run that left a part behind wraps it,
+	// and so does the cause of the context of BeforeRelease.
 	ErrStopTimeout = errors.New("manager: not stopped in time")
 
 	errUsed    = errors.New("manager: run: the manager has run already: make a new one")

@@ -14,8 +14,8 @@ import (
 // later. The election gets it twice: it waits for the controllers of the leader, and then releases the lease.
 const stopGrace = 3 * time.Second
 
-// overrunGrace is the time that controllers, or work in a slot, get to return, from the time when they were told to end,
-// although another may lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
+// overrunGrace is the time that controllers, or work in a slot, get to return after they were told to end, although another may
+// lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
 const overrunGrace = time.Second
 
 // leftover is a part, or BeforeRelease, that had not returned at the limit of the stop.

@@ -80,8 +80,8 @@ func Delete[T any](ctx context.Context, owners store.Store[T], key string, how P
 // controller.Owns for the children does. Errors for several children are joined, and an error for one child does not stop the others. Every
 // error may be retried.
 //
-// The children are read from their stores, since a child that a cache does not show would be lost with its owner; see [Children.Among]. An
-// object among them that does not decode may be a child, so the owner stays, with an error that wraps store.ErrDecode and names the object. A
+// The children are read from their stores, since a child that a cache does not show would be lost with its owner; see [Children.Among]. If
+// one of these objects does not decode, it may be a child. So the owner stays, and the error wraps store.ErrDecode and names the object. A
 // kind of children that is missing in the call is ignored: Collect deletes them, regardless of the policy.
 func Cascade[T any](ctx context.Context, owners store.Store[T], key string, children ...Dependents) (left int, err error) {
 	failed := func(err error) error {

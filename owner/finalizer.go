@@ -16,9 +16,9 @@ import (
 // This holds as long as one goroutine at a time reconciles a key, as in a controller, and no other code removes the finalizer. Reconcile
 // may be called for several keys concurrently if Apply and Cleanup may.
 //
-// A request of Apply that is in flight when its process loses the lease can arrive after the Cleanup of the next leader, and whatever it
-// creates is left behind. No order of calls in this process prevents that. Send the term of the leadership along (leaderelect.FromContext),
-// and let the receiver reject lower terms, as package leaderelect/fence does.
+// If a process loses the lease while a request of Apply is in flight, the request can arrive after the Cleanup of the next leader. Whatever
+// it creates is left behind. No order of calls in this process prevents that. Send the term of the leadership along
+// (leaderelect.FromContext), and let the receiver reject lower terms, as package leaderelect/fence does.
 type Finalizer[T any] struct {
 	// Name is the entry in the Finalizers of an object. It is required, and must be unique among the finalizers.
 	Name string

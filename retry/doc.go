@@ -27,8 +27,8 @@
 //
 //  1. The context is checked before each attempt, including the first: if it has ended, the function is not called. The end of the context
 //     also ends a wait at once, even one that an error requested.
-//  2. If the attempts end because the context ended, errors.Is finds the context's Err, its Cause, and the error of the last
-//     attempt, and no older error. The result is nil only if the function returned nil.
+//  2. If the attempts end because the context ended, the result wraps the context's Err and its Cause. It also wraps the
+//     error of the last attempt, and no older error. The result is nil only if the function returned nil.
 //  3. With Steps n, the function is called at most n times, with n-1 waits in between. Reaching Cap does not end the attempts.
 //  4. Attempts run one after the other, on the goroutine of the caller. No goroutine is started, and nothing is kept between
 //     calls.

@@ -41,8 +41,8 @@
 //
 // # Guarantees
 //
-//  1. The same plan gives the same run, if the systems range over no map, use no random number, and make no concurrent calls of
-//     the Env within a reconcile. Explore runs the world without faults twice, and reports a difference.
+//  1. The same plan gives the same run. For that, the systems must not range over a map, use random numbers, or call the Env
+//     concurrently within a reconcile. Explore runs the world without faults twice, and reports a difference.
 //  2. A process has no effect after its end: its next call of the Env ends the goroutine (runtime.Goexit). Package variables survive a
 //     process, because the kit cannot see them.
 //  3. Faults end: a lagging cache catches up when nothing else is left to do, and a process that is down comes back. So a system

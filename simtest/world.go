@@ -46,9 +46,9 @@ type World struct {
 	// only run mode has: a part that ends by itself or does not stop, and several workers.
 	Mode string
 
-	// Horizon is how long, in simulated time, the run goes on after the last commit, step of the user, news in a cache, fault, or end of a
-	// fault. Retries and other work that are due later do not count as left to do. A poll and a reconcile in flight do, for three hours.
-	// Horizon should differ from every delay of the systems. Defaults to 7m3s.
+	// Horizon is how long, in simulated time, the run continues when nothing happens: no commit, step of the user, news in a cache, fault,
+	// or end of a fault. Retries and other work that are due later do not count as left to do. A poll and a reconcile in flight do, for
+	// three hours. Horizon should differ from every delay of the systems. Defaults to 7m3s.
 	Horizon time.Duration
 
 	// MaxReconciles is how many reconciles may follow a step or a fault before the system counts as one that never becomes quiet. The

@@ -27,8 +27,8 @@
 //     a later write of the same key has replaced, but never a deletion.
 //  5. A watch yields a bookmark at least every [backend.BookmarkInterval], with the version of the whole backend.
 //  6. Arguments and results are deep copies. A stored object is immutable: a write replaces it.
-//  7. A write under the context of a leader, or with [IfTerm], is rejected if a write with a greater term of the same lease has been
-//     accepted anywhere in the database. A write without a term is not checked.
+//  7. A write under the context of a leader, or with [IfTerm], carries a term. If the database has accepted a write with a greater
+//     term of the same lease, on any object, it rejects the write. A write without a term is not checked.
 //  8. Object.Generation increases when the Value changes or a deletion begins, but not with a status. Update cannot change a status,
 //     and UpdateStatus changes nothing else.
 //  9. A write with a [RequestID] is applied at most once while the id is remembered.

@@ -30,9 +30,9 @@ var (
 	// must not retry.
 	ErrFenced = backend.ErrFenced
 
-	// ErrInvalid is returned if a call can never succeed: a kind, a key, or a label is not allowed (see package backend), the codec
-	// does not encode the value, the object is larger than the backend accepts, the type has no status, or the [RequestID] belongs
-	// to another operation. The error names the part at fault.
+	// ErrInvalid is returned if a call can never succeed. The error names the part at fault: a kind, a key, or a label that is not
+	// allowed (see package backend); a value that the codec does not encode, or that is too large for the backend; a status of a
+	// type without one; or a [RequestID] of another operation.
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrDecode is returned if the record under the key does not decode. Another program, or another version of this one, has
@@ -62,8 +62,8 @@ type Error struct {
 	Key  string // empty if the operation has none
 
 	// For ErrConflict, Have is the stored version, or zero if there is no object. Want is the version that the caller expects, or zero if
-	// it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Have is the first version from which a
-	// watch can start, or zero if the backend does not report it, and Want is the requested version.
+	// it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Want is the requested version. Have is
+	// the first version from which a watch can start, or zero if the backend does not report it.
 	Have, Want informer.Version
 
 	// For ErrFenced, Lease is the lease, HaveTerm is its greatest term in the database, and WantTerm is the term of the write. They

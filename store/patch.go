@@ -102,12 +102,12 @@ func patchBackoff() wait.Backoff {
 //
 //   - If seen has the object, change gets a copy of it, and the Update names the version of that copy.
 //   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
-//   - If the store rejects that write with [ErrConflict], [ErrNotFound], [ErrExists], or [ErrInvalid], if change returns an error, if a
-//     value is not plain data (see [Memory]) and so cannot be copied, or if seen is nil: CreateOrUpdate reads the object from the store,
-//     lets change edit it, and writes it, as [Patch] does.
+//   - CreateOrUpdate reads the object from the store, lets change edit it, and writes it, as [Patch] does, in these cases: seen is nil,
+//     a value cannot be copied because it is not plain data (see [Memory]), change returns an error, or the store rejects the write
+//     above with [ErrConflict], [ErrNotFound], [ErrExists], or [ErrInvalid].
 //
 // So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each time
-// with a different copy of the object, whose UID is empty if the object does not exist yet. Changes of Key, UID, and Version are ignored.
+// with a different copy of the object. If the object does not exist yet, its UID is empty. Changes of Key, UID, and Version are ignored.
 // An Update leaves the status as it is; a Create stores it. If change returns an error for an object that was read from the store,
 // CreateOrUpdate writes nothing and returns that error unchanged.
 //

@@ -58,8 +58,8 @@ type Store[T any] interface {
 	// deletion.
 	//
 	// A Watch that ends by itself yields an error last. The error is [informer.ErrExpired] if some changes after the version are no longer
-	// known, which can also happen to a consumer that falls behind, or if the store has not reached the version. If ctx ends, the error is
-	// [context.Cause] of ctx.
+	// known, or if the store has not reached the version. The former can also happen to a consumer that falls behind. If ctx ends, the
+	// error is [context.Cause] of ctx.
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// WatchSelected is Watch for the objects that sel selects. An object that enters the selection is Added. An object that leaves it

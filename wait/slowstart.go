@@ -17,8 +17,9 @@ import (
 //	skipped                 pieces that never started: those from n-skipped to n-1
 //	n - done - skipped      pieces that failed
 //
-// If the caller has recorded expectations for the skipped pieces, it must withdraw them. The error is nil if all pieces succeed. Otherwise
-// it joins the errors of the last batch, in the order of the pieces, and the error of ctx if pieces were skipped because of it.
+// If the caller has recorded expectations for the skipped pieces, it must withdraw them. The error is nil if all pieces succeed.
+// Otherwise, it joins the errors of the last batch, in the order of the pieces. If pieces were skipped because ctx ended, it also joins
+// the error of ctx.
 //
 // The algorithm is that of the replica controllers of Kubernetes, slowStartBatch in
 // https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/replicaset/replica_set.go.

@@ -51,10 +51,10 @@ func (p Policy) counts(old, at int64) bool {
 	return old == 0 || p == Replace || p == Earliest && at < old || p == Latest && at > old
 }
 
-// Add makes key ready. A ready key stays where it is in line, a key in process becomes ready again when it is done, and a parked key is
+// Add makes key ready. A ready key stays where it is in line. A key in process becomes ready again when it is done. A parked key is
 // revived with a whole budget. With Config.Debounce, Add takes effect when the quiet time of the key ends. After a shutdown, Add does
-// nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an interface that holds a slice), because the queue could
-// never find such a key again.
+// nothing. Add panics if key is not equal to itself (a NaN) or not comparable (an interface that holds a slice). The queue could never
+// find such a key again.
 func (q *Queue[K]) Add(key K) {
 	checkKey(key)
 	hash, group := q.entries.Hash(key), q.groupOf(key)

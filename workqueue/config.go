@@ -139,8 +139,8 @@ type Hooks[K comparable] struct {
 	Done func(key K, took time.Duration)
 
 	// Delayed reports the delay of an AddAfter, of an AddRateLimited unless it parks the key, and of an AddWith with After, At, or
-	// RateLimited. It is called even if nothing is scheduled, because the delay is zero, an earlier deadline stands, or the key is about to
-	// be tried anyway.
+	// RateLimited. Delayed is called even if the call schedules nothing. That happens if the delay is zero, an earlier deadline stands, or
+	// the key is about to be tried anyway.
 	Delayed func(key K, d time.Duration)
 
 	// Parked reports that a key has spent its budget, after this number of attempts.

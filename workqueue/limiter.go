@@ -99,7 +99,7 @@ type ItemJitteredRateLimiter[K comparable] struct {
 	failures    counter[K]
 }
 
-// NewItemJitteredRateLimiter returns a limiter whose n-th delay of a key is drawn from d/2 to d, where d is base, 2*base,
+// NewItemJitteredRateLimiter returns a limiter. The n-th delay of a key is drawn from d/2 to d, where d is base, 2*base,
 // 4*base, and so on, at most limit. The function random returns numbers in [0, 1) and must be safe for concurrent use; nil is
 // math/rand/v2. It panics if base or limit is negative.
 func NewItemJitteredRateLimiter[K comparable](base, limit time.Duration, random func() float64) *ItemJitteredRateLimiter[K] {

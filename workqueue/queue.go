@@ -66,10 +66,10 @@ import (
 // "-" means no change, or not possible. "earlier of" keeps the state, and the earlier of the two deadlines of that kind. With another
 // [Policy], AddWith keeps the later or the new one. A policy never compares a wake-up with a backoff.
 //
-// An AddAfter whose delay is not positive acts at once, like the column Add, and so does an AddWith whose After is negative or whose At has
-// passed. It does not drop a pending wake-up. An AddRateLimited whose delay is not positive acts at once too: an absent key becomes ready,
-// a key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with Config.Debounce, the key is ready or dirty
-// when these calls return.
+// An AddAfter whose delay is not positive acts at once, like the column Add. So does an AddWith whose After is negative or whose At has
+// passed. Neither drops a pending wake-up. An AddRateLimited whose delay is not positive acts at once too: an absent key becomes ready, a
+// key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with Config.Debounce, the key is ready or dirty when
+// these calls return.
 //
 // After a shutdown, Add, AddAfter, AddRateLimited, and AddWith change nothing, and AddWith returns false. All other calls follow the
 // tables.

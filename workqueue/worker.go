@@ -26,10 +26,10 @@ type Item[K comparable] struct {
 
 // Take waits for a ready key and dispatches it to the caller: no other worker gets it until [Item.Done].
 //
-// If ctx ends, Take returns its cause and takes no key, even if ctx ends during the call, a key is ready, or the queue is shut down.
-// Otherwise Take returns a key as soon as one may be dispatched, and [ErrShutDown] when the queue is shut down and no key can become ready
-// anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it ready. A goroutine that must call
-// this Done itself would deadlock in Take: it calls [Queue.TryTake].
+// If ctx has ended or ends during the call, Take returns its cause and takes no key, even if a key is ready or the queue is shut down.
+// Otherwise, Take returns a key as soon as one may be dispatched. It returns [ErrShutDown] when the queue is shut down and no key can
+// become ready anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it ready. A goroutine that
+// must call this Done itself would deadlock in Take: it calls [Queue.TryTake].
 func (q *Queue[K]) Take(ctx context.Context) (Item[K], error) {
 	if ctx.Err() != nil {
 		return Item[K]{}, context.Cause(ctx)
@@ -295,8 +295,8 @@ var errGoexit = errors.New("work called runtime.Goexit")
 // Run starts the given number of workers. Each takes an item, calls work with ctx, and calls Done. Before the Done, it
 //
 //   - calls Forget if work returned nil;
-//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps the cause or the Err of ctx.
-//     This is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
+//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps its cause or its Err. This
+//     is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
 //   - counts and logs a failure if work returned any other error, with its text as the reason. The key comes back after a
 //     backoff, or is parked;
 //   - counts a failure in the same way if work called runtime.Goexit, and starts another worker.

@@ -20,8 +20,8 @@ type Config struct {
 	Limit int
 
 	// Version returns a version up to which the underlying cache shows every change, such as informer.Informer.Version. It must count the
-	// changes of all objects together, as the versions of a store do. With it, if the underlying cache lacks an object, a Cache forgets the
-	// write of that object as soon as the underlying cache is past the write. Nil means that the version is not known.
+	// changes of all objects together, as the versions of a store do. With Version, a Cache forgets the write of an object that the
+	// underlying cache lacks as soon as the underlying cache is past the write. Nil means that the version is not known.
 	Version func() uint64
 
 	_ [0]func() // not comparable
@@ -47,9 +47,9 @@ func (cfg Config) validate() error {
 // Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of two states of an
 // object is newer. They increase with every change to an object, even when it is deleted and created again.
 //
-// A Cache forgets a write in four cases: the underlying cache shows the write or something newer, the underlying cache has
-// shown the deletion of the object, [Config].TTL has passed, or there are more than [Config].Limit writes. Without a write,
-// Get returns what the underlying cache has.
+// A Cache forgets a write when the underlying cache shows the write, something newer, or the deletion of the object. It
+// also forgets a write after [Config].TTL, or if there are more than [Config].Limit writes. Without a write, Get returns
+// the object of the underlying cache.
 //
 // If the underlying cache lacks an object that was written, either it has not seen the write yet, or it has already seen the deletion.
 // [Config].Version tells the two apart. [Cache.OnDelete] does so for deletions that an informer reports. Use at least one of them:
@@ -116,8 +116,8 @@ func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
 	c.remember(key, write[T]{version: version, deleted: true})
 }
 
-// OnDelete reports that the underlying cache has lost an object. The Cache forgets a write of the object that is not newer than the
-// object's last state, even if the reply to that write arrives later. Use it as the OnDelete of an informer's handler.
+// OnDelete reports that the underlying cache has lost an object. The Cache forgets each write of the object up to the object's last
+// state, even if the reply to a write arrives later. Use it as the OnDelete of an informer's handler.
 //
 // If the final state is unknown, the object may have changed since its last known state. So OnDelete drops a newer write too, unless the
 // Config has a Version, which is exact. In rare cases, that write created the object again after the list that lacks it. Then Get returns

@@ -29,7 +29,7 @@ func (c *Clock) Version() informer.Version {
 	return c.version
 }
 
-// NewSourceOn returns an empty source that shares a clock with others. Each change to one of them is a [Source.Bookmark] for all others, so
+// NewSourceOn returns an empty source that shares a clock with others. Each change to one of them is a [Source.Bookmark] for all others. So
 // an informer of one source reaches the version of a change to another.
 func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *Source[K, T] {
 	if clock == nil || key == nil {

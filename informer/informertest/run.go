@@ -38,9 +38,9 @@ type Subject[T any] struct {
 	// followed. Cases that need more are skipped; none needs more than three for each of Objects. Zero promises nothing.
 	History int
 
-	// Merges means that a watch may skip a state of an object that a later change has replaced, as in a source that keeps only the last
-	// state of each object. The watch must not skip the last state, nor the deletion of an object that a consumer has seen and that is
-	// gone. If it skips a creation, it may yield the next state of the object as Modified.
+	// Merges means that a watch may skip a state of an object that a later change has replaced. A source that keeps only the last state
+	// of each object does so. The watch must not skip the last state, nor the deletion of an object that a consumer has seen and that
+	// is gone. If it skips a creation, it may yield the next state of the object as Modified.
 	Merges bool
 
 	// Objects is the number of objects in the case for long lists. Defaults to 100. For a source that lists in pages, it should be more

@@ -7,7 +7,7 @@
 //  2. The loop is never silent for longer than backend.BookmarkInterval, however long Poll is, as long as the reads return
 //     at once.
 //  3. When the loop has read up to a version without reporting it, it reports a bookmark of that version.
-//  4. After a wake-up, as long as reads return [Settle], the loop reads again after 5 ms, and then after twice the previous pause each
-//     time, until a poll is due. So a change that becomes visible some time after the wake-up is read within the same time plus 5 ms.
+//  4. After a wake-up, as long as reads return [Settle], the loop reads again after 5 ms. It doubles the pause each time, until a poll
+//     is due. So a change that becomes visible some time after the wake-up is read within the same time plus 5 ms.
 //  5. While the loop reports a page, it reads the next one, and no further: see [Ahead].
 package follow

@@ -1,5 +1,5 @@
 // Package pace lets a simulation decide when each reconcile of a running controller begins. The simulation puts a function into the
-// context of Controller.Run, and each worker calls it with the context of a reconcile, right before the reconcile function. A reconcile
+// context of Controller.Run. Right before the reconcile function, each worker calls it with the context of the reconcile. A reconcile
 // that makes no call of the simulation has no other place to wait.
 //
 // # Guarantees

@@ -74,8 +74,8 @@ func missing(t testing.TB, name, install string) {
 	t.Skip(why)
 }
 
-// FreeAddr returns an address of this host at which no process listens. Its port is not one that the system assigns to outgoing connections
-// and to listeners without a port, which could take it before the server does, or while the server is down.
+// FreeAddr returns an address of this host at which no process listens. The system does not assign the port to outgoing connections or to
+// listeners without a port. Otherwise, one of these could take the port before the server does, or while the server is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	for range 1000 {

@@ -24,8 +24,8 @@
 //
 // # Damaged files
 //
-// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value, with a Term that is
-// greater than the Term of the file before. Electors treat it as an unreadable record: they wait for a LeaseDuration and
+// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value. Its Term is greater than
+// the Term that the file had before. Electors treat it as an unreadable record: they wait for a LeaseDuration and
 // replace it.
 //
 // To remove a record by hand, stop all processes that use it and remove its directory. A process that continues sees

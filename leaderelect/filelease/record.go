@@ -46,7 +46,7 @@ func decodeRecord(data []byte) (h header, value []byte, err error) {
 	return h, value, nil
 }
 
-// readRecord reads a record file. If the file is damaged, the error wraps errDamaged, and the entry has a version, no
+// readRecord reads a record file. If the file is damaged, the error wraps errDamaged. Then the entry has a version, no
 // value, and the term of the header if that is readable.
 func readRecord(path string) (leaderelect.Entry, header, error) {
 	data, err := os.ReadFile(path)

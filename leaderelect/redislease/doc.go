@@ -26,9 +26,9 @@
 //
 //  1. Each write is one script, which compares and swaps atomically.
 //  2. Versions are random and never reused, even if the record is deleted or restored from a backup.
-//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client sends
-//     a write again after it has lost the connection, the write does not conflict with itself, unless another writer has
-//     replaced it in between. An elector does not rely on that: it reads the record after a conflict.
+//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client loses
+//     the connection and sends a write again, the write conflicts with itself only if another writer has replaced it in
+//     between. An elector does not rely on that: after a conflict, it reads the record.
 //  4. A script that is guarded by a term ([Store.Guarded]) runs before any later term of that lease begins, or not at
 //     all. It can guard data on the same server, and in a cluster only data in the same slot.
 //  5. All of this holds only while one server lives and keeps its acknowledged writes.
@@ -40,9 +40,9 @@
 //     every write, and costs an fsync per write.
 //   - A failover, by Sentinel, Cluster, or a managed service, promotes a replica that may lack the last writes. WAIT
 //     makes that less likely, not impossible. During a network partition, two servers may be masters at once.
-//   - In these cases, a lease and its term can be lost. An elector that has seen them notices
-//     (leaderelect.ErrStoreRegressed). An elector that has not seen them may take over at once, with a term that was used before, while
-//     the old leader works until its next renewal. A guard does not help then, because its term was lost too.
+//   - In these cases, a lease and its term can be lost. An elector that has seen them notices (leaderelect.ErrStoreRegressed). An
+//     elector that has not seen them may take over at once, with a term that was used before. Meanwhile, the old leader works until its
+//     next renewal. A guard does not help then, because its term was lost too.
 //   - maxmemory-policy must be noeviction (the default) or one of the volatile policies. Otherwise Redis deletes leases
 //     when it runs out of memory.
 //

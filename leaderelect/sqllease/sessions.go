@@ -14,8 +14,8 @@ import (
 
 // Sessions implements leaderelect.Sessions on Postgres: early takeovers.
 //
-// They report a release to followers within milliseconds. If every write of the leader is guarded, a follower can also take over within
-// milliseconds after the leader's process was killed, without waiting for the lease:
+// They report a release to followers within milliseconds. If every write of the leader is guarded, a follower need not wait for the
+// lease: it can take over within milliseconds after the leader's process was killed:
 //
 //	sessions, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
 //	...

@@ -43,8 +43,8 @@ type part struct {
 // Several managers may share a registry. If two parts have the same name, their series are merged: counters and most gauges are added. To
 // keep them apart, pass [prometheus.WrapRegistererWith] with a label for each manager.
 //
-// A nil m has no parts: see [Metrics.Add]. New returns an error that wraps [ErrExists] if m is already in reg, and the error of reg if reg
-// already has a metric with one of these names. It panics if reg is nil.
+// A nil m has no parts: see [Metrics.Add]. If m is already in reg, New returns an error that wraps [ErrExists]. If reg already has a
+// metric with one of these names, New returns the error of reg. It panics if reg is nil.
 func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 	if reg == nil {
 		panic("prometheus: New called with a nil registerer")

@@ -24,9 +24,9 @@ import (
 //	  '-----------------------------------------------------------------'
 //	                          the trial succeeds
 //
-// A closed breaker lets every call through, and an open one refuses every call. A half-open breaker lets one call through at a
-// time, the trial, until a trial succeeds or fails. If a trial has not returned after OpenFor, the breaker lets another call through, so a
-// call that never returns does not keep the breaker open.
+// A closed breaker lets every call through, and an open one refuses every call. A half-open breaker lets one call through at a time, the
+// trial, until a trial succeeds or fails. If a trial has not returned after OpenFor, the breaker lets another call through. So a call that
+// never returns does not keep the breaker open.
 //
 // A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls are
 // neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], with which a working

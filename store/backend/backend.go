@@ -39,9 +39,9 @@ type Backend interface {
 	// Zero means before the first change. It may leave out changes that do not [Query.Concern] q, or include them, because the engine
 	// filters again.
 	//
-	// It yields a bookmark soon after a change that it leaves out, in this kind or another, and whenever it has yielded nothing for
-	// [BookmarkInterval], even if nothing has happened. The version of a bookmark promises that every change to the kind up to it was
-	// yielded: no later commit may appear at or below it.
+	// It yields a bookmark soon after a change that it leaves out, in this kind or another. It also yields one whenever it has
+	// yielded nothing for [BookmarkInterval], even if nothing has happened. The version of a bookmark promises that every change to
+	// the kind up to it was yielded: no later commit may appear at or below it.
 	//
 	// The last pair is an error with a zero Change: [ErrExpired] if some changes after the version are no longer known, at the beginning or
 	// later, or if the backend has not reached that version; [context.Cause] if ctx has ended; any other error if the watch broke and may
@@ -52,7 +52,7 @@ type Backend interface {
 	// reads, decides, and does a compare-and-swap, and repeats all of it if another writer was faster. It returns the record as written, or
 	// as read if there is nothing to write.
 	//
-	// It first checks the fences: if a greater term of one of the leases was recorded, by any accepted Transact of any kind, it returns a
+	// It first checks the fences. If any accepted Transact, of any kind, has recorded a greater term of one of the leases, it returns a
 	// [*FencedError] and does not decide. With an accepted call, even one with nothing to write, it records each term that is greater than
 	// the recorded one. The check, the read, the write, and the recording are one transaction. The backend stores fences itself: a fence is
 	// not a record of any kind.
@@ -115,8 +115,7 @@ type Change struct {
 
 // Capabilities are the permitted differences between backends. The suite reads them.
 type Capabilities struct {
-	// Skips means that a Watch may leave out a write if another write of the same key follows, so that it yields only the last state.
-	// Deletions are never left out.
+	// Skips means that a Watch may leave out a write if another write of the same key follows. Deletions are never left out.
 	Skips bool
 
 	// MaxBytes is the greatest size of a record: its Meta, its Value, and the strings of its labels together. The engine rejects larger

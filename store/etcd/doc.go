@@ -24,8 +24,8 @@
 //  4. A Get, a Transact and the first page of a List read the state that a majority has committed. All pages of a List have the
 //     revision of the first.
 //  5. A watch reports every change once, in order of version. It never continues after a gap. It ends with backend.ErrExpired if the
-//     changes after its version are compacted, if the cluster has not reached that version (it was restored from a backup), if another
-//     cluster answers, or if another program has deleted a record without a tombstone.
+//     changes after its version are compacted, another cluster answers, or another program has deleted a record without a tombstone.
+//     It also does if the cluster was restored from a backup and has not reached that version.
 //  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which a progress
 //     notification can overtake an event.
 //  7. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.

@@ -104,8 +104,8 @@ type Backend struct {
 var _ backend.Backend = (*Backend)(nil)
 
 // Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and [Config.Existing] is
-// false. It returns an error if a field of cfg is invalid, if the keys under the prefix have another layout, if no endpoint of client
-// answers, or if one of them runs a version of etcd with a defect that makes watches wrong.
+// false. It returns an error if a field of cfg is invalid, or the keys under the prefix have another layout. It also returns an error if
+// no endpoint of client answers, or one runs a version of etcd with a defect that makes watches wrong.
 //
 // Open starts nothing. It does not take over the client. Close the client after all calls have returned. A namespace of the client is
 // ignored: use [Config.Prefix].

@@ -44,7 +44,7 @@
 // # Limits and cost
 //
 // A write costs one fsync, which concurrent writes of one Backend share. All processes take turns to write. If a process is suspended
-// during a write, by SIGSTOP or in a frozen container, all other writes wait until that process resumes or is killed. During that time, no
+// during a write (SIGSTOP, a frozen container), all other writes wait until that process resumes or is killed. During that time, no
 // process can take over a lease in the file.
 //
 // A List holds a snapshot until its loop ends. Meanwhile, SQLite cannot truncate its WAL file. A record may have a few hundred megabytes,

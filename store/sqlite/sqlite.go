@@ -180,8 +180,8 @@ type txKey struct{}
 // you commit tx. If one of them returns an error, and the error is not a refusal by the store, such as store.ErrConflict, roll tx back.
 // Watches and lists ignore tx.
 //
-// tx may be of [Backend.DB], or of another pool on the same file. In the latter case, begin it with BEGIN IMMEDIATE (the option
-// _txlock=immediate of the driver), because a transaction that reads before it writes may fail otherwise.
+// tx may be of [Backend.DB], or of another pool on the same file. In the latter case, begin tx with BEGIN IMMEDIATE (the option
+// _txlock=immediate of the driver). Otherwise, a transaction that reads before it writes may fail.
 func WithTx(ctx context.Context, tx *sql.Tx) context.Context {
 	return context.WithValue(ctx, txKey{}, tx)
 }

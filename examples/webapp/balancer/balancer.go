@@ -190,8 +190,8 @@ func (b *Balancer) untrack(c net.Conn) {
 	c.Close()
 }
 
-// next returns the backend that a connection tries next, after those that it has tried, or "" if none is left, and counts
-// the connection as sent to it. Choice and count are one step, so that a backend that is not Busy stays so.
+// next returns the backend that a connection tries next, or "" if the connection has tried all. It counts the connection
+// as sent to that backend. Choice and count are one step, so that a backend that is not Busy stays so.
 func (b *Balancer) next(tried []string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

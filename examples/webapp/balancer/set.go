@@ -43,7 +43,7 @@ func NewSet(cfg Config) (*Set, error) {
 //
 // It fails with ErrPortTaken if the port is in use. If another program has the port, a balancer on another port stays
 // there, with the new backends. If another balancer of the Set has the port, this balancer gives up its own port, which is
-// no longer wanted, so that two balancers that swap ports do not wait for each other.
+// no longer wanted. So two balancers that swap ports do not wait for each other.
 func (s *Set) Ensure(name string, port int, backends []string) error {
 	if port < 0 || port > 65535 {
 		return fmt.Errorf("balancer: ensure %q: port %d: the limits are 0 and 65535", name, port)

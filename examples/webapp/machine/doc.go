@@ -20,8 +20,8 @@
 // override earlier ones; an incomplete line is ignored.
 //
 // The record is locked with flock, exclusively, before it gets its name, and the process inherits the open file. So the
-// lock is held, without a gap, from before the process exists until it is dead, whatever its parent is, and the kernel
-// releases it however the process dies:
+// lock is held, without a gap, from before the process exists until it is dead, whatever its parent is. However the
+// process dies, the kernel releases the lock:
 //
 //	         Start                        the process is dead, or was never there
 //	(none) ---------> record, locked --------------------------------------------> record, free ---> (none)

@@ -18,9 +18,9 @@ type State[T any] struct {
 	Present bool
 }
 
-// backlog is the pending changes of a handler, merged to at most one item for each key, in the order in which the items were added. So it
-// has at most one item for each object that the handler knows or will get as initial, plus one for each object that exists. If every is
-// set, there is an item for each change, and the size has no bound.
+// backlog is the pending changes of a handler, in the order in which they were added. The changes of one key are merged to at most one
+// item. So there is at most one item for each object that the handler knows or will get as initial, plus one for each object that exists.
+// If every is set, there is an item for each change, and the size has no bound.
 //
 // A hash table with chains finds the item of a key. It takes a third of the time of a map, it shrinks, and each key is hashed once
 // for all handlers.
