@@ -136,7 +136,8 @@ func exportedNames(f *goFile) (n int) {
 	return n
 }
 
-// shortDocs compares what go doc prints of each package of the library, and of the nested modules, with two screens.
+// shortDocs compares what go doc prints of each package of the library, and of the nested modules, with two screens. It also checks the
+// headings and the lists.
 func shortDocs(t *tree) (problems []string) {
 	byDir := make(map[string][]*goFile)
 	for _, f := range t.code {
@@ -148,8 +149,34 @@ func shortDocs(t *tree) (problems []string) {
 		if n := godocLines(byDir[dir]); n > twoScreens {
 			problems = append(problems, fmt.Sprintf("%s: go doc prints %d lines, more than %d", dir, n, twoScreens))
 		}
+		for _, f := range byDir[dir] {
+			if line := brokenMarkup(f.ast.Doc.Text()); line != "" {
+				problems = append(problems, dir+": the package comment does not render: "+line)
+			}
+		}
 	}
 	return problems
+}
+
+// brokenMarkup returns the first line of a comment that go doc does not show as it is meant, or "": a heading that a blank line does not
+// separate from the text, or an item of a list whose number does not follow the one before.
+func brokenMarkup(doc string) string {
+	item := regexp.MustCompile(`^ +(\d+)\. `)
+	lines := strings.Split(doc, "\n")
+	last := 0
+	for i, line := range lines {
+		if strings.HasPrefix(line, "# ") && (i > 0 && lines[i-1] != "" || lines[i+1] != "") {
+			return line
+		}
+		if m := item.FindStringSubmatch(line); m != nil {
+			n := number(m[1])
+			if n != 1 && n != last+1 {
+				return line
+			}
+			last = n
+		}
+	}
+	return ""
 }
 
 // godocLines returns the number of lines that go doc prints of a package: its clause, its documentation, a line for each

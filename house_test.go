@@ -180,6 +180,8 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"the documentation of", "wait/x.go", "package wait\n" + strings.Repeat("\nfunc x()\n\nfunc (Timer) X()\n\nvar errX = 1\n\nvar ErrX, ErrY = 1, 2\n", 91), "wait: go doc prints 106 lines"},
 		{"the documentation of", "bench/x.go", "package bench\n" + strings.Repeat("\nfunc X()\n", 100), "bench: go doc prints 106 lines"},
 		{"the documentation of", "store/doc.go", "// Package store keeps.\n//\n// # Guarantees\n//\n//  1. It does.\n//\n" + strings.Repeat("// Long enough: [Store].\n", 95*4) + "package store\n", "store: go doc prints 106 lines"},
+		{"the documentation of", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\n// # Limits\n//\n// None.\npackage wait\n", "wait: the package comment does not render: # Limits"},
+		{"the documentation of", "wait/doc.go", "// Package wait waits.\n//\n// # Guarantees\n//\n//  1. It does.\n//  1. It ends.\n//  3. It stops.\npackage wait\n", "wait: the package comment does not render:  3. It stops."},
 
 		{"the diagram", "cache/doc.go", "", "the diagram of the layers has cache, which does not exist"},
 		{"the diagram", "util/x.go", "package util\n", "the diagram of the layers has no place for util"},

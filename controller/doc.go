@@ -41,14 +41,14 @@
 //     shows it, for at most 10 s.
 //  9. If a gate (package retry/gate) refuses a reconcile, the key occupies no worker and keeps its place at the gate.
 //  10. If [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began after the caches had seen the version.
-//      If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped. Afterward, there was a moment
-//      with no key ready, in flight, or held.
+//     If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped. Afterward, there was a moment
+//     with no key ready, in flight, or held.
 //  11. A reconcile begins only while its leadership holds: that of Run, or of a slot. Right before it, the controller checks the clock
 //     ([leaderelect.Leadership.Err]), so a process that was suspended begins none past the deadline. If a leadership is lost, the contexts
 //     of its reconciles end before that of Run. Only the term, checked by the receiver, stops a write of a process that is suspended right
 //     after the check.
 //  12. With Config.Resync, each key known to a watch and each parked key is added once per period. The moment of a key is random,
-//      and the same in all periods. A resync supersedes no reconcile. A parked key gets one attempt.
+//     and the same in all periods. A resync supersedes no reconcile. A parked key gets one attempt.
 //
 // # Testing
 //

@@ -29,6 +29,7 @@
 //
 // The view current of the schema shows the live objects, with their values as JSON. Read it freely. Write only through the library: a row
 // that is written by hand has no version. To commit objects and your own rows together, see [WithTx].
+//
 // # Guarantees
 //
 // A Backend:

@@ -12,10 +12,10 @@
 //
 //  1. An acknowledged write is on disk: the file is in WAL mode with synchronous=FULL. A process that is killed at any
 //     moment loses no acknowledged write and leaves no partial write.
-//  2. Versions are a counter that the writing transaction increments. SQLite has one writer at a time, from BEGIN IMMEDIATE
 //  2. Versions come from a counter that the writing transaction increments. SQLite has one writer at a time, from BEGIN IMMEDIATE to
 //     COMMIT, so versions are in commit order for all kinds and all processes.
-//     processes and of joined transactions after at most [Config.Poll] on an idle machine.
+//  3. A watch reports every change in order. It sees the writes of its own [Backend] at once. On an idle machine, it sees those of
+//     other processes, and of joined transactions, after at most [Config.Poll].
 //  4. All pages of a list come from one snapshot.
 //  5. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //
