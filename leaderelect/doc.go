@@ -28,8 +28,8 @@
 //
 // # Guarantees
 //
-//  1. At most one elector of a record runs its work at a time. This requires that the work returns within StepDownTimeout,
-//     that clocks differ in speed by at most MaxClockRateSkew, and that the store keeps the contract of [LeaseStore].
+//  1. At most one elector of a record runs its work at a time. For that, the work must return within StepDownTimeout,
+//     clocks must differ in speed by at most MaxClockRateSkew, and the store must keep the contract of [LeaseStore].
 //  2. The contexts of a leadership end RenewDeadline after the leader sent its last acknowledged renewal. This does not
 //     depend on the store, and a later reply changes nothing. [Leadership.Err] is right even if the timer is late.
 //  3. A leader that sees another leader in the record stops at once.

@@ -53,9 +53,9 @@ func (m *Manager) Check() error {
 	return errors.Join(errs...)
 }
 
-// Ready reports whether this process can do its work. The sources that were there when Run began must have synced, no part may
-// back off after a failure, the stop must not have begun, and Check must return nil. The error names the missing conditions. Ready
-// is for a readiness probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
+// Ready reports whether this process can do its work. The sources that were there when Run began must have synced, and no part may
+// be waiting after a failure. The stop must not have begun, and Check must return nil. The error names the missing conditions.
+// Ready is for a readiness probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
 func (m *Manager) Ready() error {
 	m.mu.Lock()
 	stage := m.stageLocked()

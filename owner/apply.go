@@ -22,8 +22,8 @@ const attempts = 4
 // BLAST RADIUS: each child that by controls and that is not in want is deleted. An empty or nil want deletes all of them. If want could not
 // be computed, for example because a read failed, do not call Apply.
 //
-// Apply writes nothing for a child that equals its wanted Value, by reflect.DeepEqual. (If the codec of the store turns an empty slice into
-// nil, for example, Apply calls the store each time, and the store writes nothing.) The status is left alone: fields with the tag
+// Apply writes nothing for a child that equals its wanted Value, by reflect.DeepEqual. (If the codec changes a value, such as an empty
+// slice to nil, Apply calls the store each time, and the store writes nothing.) The status is left alone: fields with the tag
 // store:"status" are not compared, and an update keeps them. An update also keeps labels, owners, and finalizers. A new child has by as its
 // controller.
 //

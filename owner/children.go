@@ -112,7 +112,7 @@ func (c *Children[C]) indexed(value string, wanted func(store.Object[C]) bool) [
 // to delete the child: a child with finalizers still exists then, and is being deleted.
 //
 // Each owner is read from the [Owners] of its kind, after the child was read. An owner that is being deleted exists until it is gone. If
-// an owner cannot be read, is of none of these kinds, or is referred to without a UID, Collect returns an error and writes nothing. If
+// an owner cannot be read, is of none of these kinds, or has a reference without a UID, Collect returns an error and writes nothing. If
 // there is no such child, or the child has no owners or is already being deleted, Collect does nothing and returns nil.
 //
 // Every error may be retried. An error that wraps store.ErrConflict means that another writer changed the child in the meantime.

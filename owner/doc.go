@@ -51,9 +51,9 @@
 //  7. Children.Claim adopts and releases only after one fresh read that found the owner alive and not being deleted. It never
 //     changes an object that another owner controls.
 //  8. Once a Finalizer has called Apply for an object, its Cleanup succeeds before the object is gone.
-//  9. When a Cascade lets an owner go, the owner controls no child that existed when its deletion began, among the kinds that the
-//     Cascade looks at. With Foreground, they are gone, or were released to other owners. With Orphan, they are there without a
-//     reference to the owner. If the process stops in between, repeating the call is enough.
+//  9. When a Cascade lets an owner go, the owner controls none of the children that existed when its deletion began. That holds
+//     for the kinds that the Cascade looks at. With Foreground, they are gone, or were released to other owners. With Orphan,
+//     they are there without a reference to the owner. If the process stops in between, repeating the call is enough.
 //
 // Each write carries the fence of its context, so the writes of a former leader are rejected: see store.WithFence.
 //

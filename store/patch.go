@@ -102,9 +102,9 @@ func patchBackoff() wait.Backoff {
 //
 //   - If seen has the object, change gets a copy of it, and the Update names the version of that copy.
 //   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
-//   - CreateOrUpdate reads the object from the store, lets change edit it, and writes it, as [Patch] does, in these cases: seen is nil,
-//     a value cannot be copied because it is not plain data (see [Memory]), change returns an error, or the store rejects the write
-//     above with [ErrConflict], [ErrNotFound], [ErrExists], or [ErrInvalid].
+//   - CreateOrUpdate does what [Patch] does if seen is nil, if change returns an error, or if a value is not plain data (see [Memory])
+//     and so cannot be copied. It also does that if the store rejects the write with [ErrConflict], [ErrNotFound], [ErrExists], or
+//     [ErrInvalid]. That is, it reads the object from the store, lets change edit it, and writes it.
 //
 // So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each time
 // with a different copy of the object. If the object does not exist yet, its UID is empty. Changes of Key, UID, and Version are ignored.

@@ -37,8 +37,8 @@ func IfVersion(v informer.Version) Precondition { return Precondition{asks: askV
 // [ErrConflict].
 func IfUID(uid string) Precondition { return Precondition{asks: askUID, uid: uid} }
 
-// IfTerm refuses the write with [ErrFenced] if the database has accepted a write with a greater term of the same lease, on any object
-// of any kind. Each lease has its own terms.
+// IfTerm refuses the write with [ErrFenced] if the database has accepted a write with a greater term of the same lease, on any
+// object. Each lease has its own terms.
 //
 // Under the context of a leader or a slot, each write carries its term without IfTerm: see [WithFence]. IfTerm is for a term that
 // arrived another way, such as in a message.

@@ -32,7 +32,7 @@ const maxFailures = math.MaxInt32
 // get no backoff. Its delay is the one that AddWith sets with After or At, or else [Backoff] of Config.RateLimiter, the key, and the count,
 // this failure included. So a failure with its own delay makes the next backoff longer, as any failure does. Limiters from other packages
 // count for themselves. The queue calls their When once for each failure without its own delay. It calls their Forget with each Forget,
-// with each failure that spends the budget, and when the hour is over, and may call it more often.
+// with each failure that spends the budget, and when the hour is over. It may call Forget more often.
 //
 // # The budget
 //

@@ -26,10 +26,10 @@ type Item[K comparable] struct {
 
 // Take waits for a ready key and dispatches it to the caller: no other worker gets it until [Item.Done].
 //
-// If ctx has ended or ends during the call, Take returns its cause and takes no key, even if a key is ready or the queue is shut down.
-// Otherwise, Take returns a key as soon as one may be dispatched. It returns [ErrShutDown] when the queue is shut down and no key can
-// become ready anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it ready. A goroutine that
-// must call this Done itself would deadlock in Take: it calls [Queue.TryTake].
+// If ctx has ended or ends during the call, Take takes no key and returns the cause of ctx. That holds even if a key is ready or the queue
+// is shut down. Otherwise, Take returns a key as soon as one may be dispatched. It returns [ErrShutDown] when the queue is shut down and
+// no key can become ready anymore. So after a shutdown Take waits while a key is dirty, because the Done of that key makes it ready. A
+// goroutine that must call this Done itself would deadlock in Take: it calls [Queue.TryTake].
 func (q *Queue[K]) Take(ctx context.Context) (Item[K], error) {
 	if ctx.Err() != nil {
 		return Item[K]{}, context.Cause(ctx)

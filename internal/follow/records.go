@@ -10,7 +10,7 @@ import (
 )
 
 // Records returns the [Loop] of a database that keeps records. It reports the changes that match q. A call of changes returns the next
-// changes after a version, in order, at most batch of them, and the version up to which there are no others.
+// changes after a version: at most batch of them, in order. It also returns the version up to which there are no others.
 func Records(
 	poll time.Duration, signal *Signal, q backend.Query, batch int,
 	changes func(ctx context.Context, after informer.Version) (all []backend.Change, upTo informer.Version, err error),

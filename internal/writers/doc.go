@@ -18,6 +18,6 @@
 // and the handler knows exactly the objects that exist. [NewAway] makes watches miss changes.
 //
 // Some servers lose acknowledged writes, such as a standby that lags when it is promoted. [BeginLossy] and [World.CheckLossy] are for them:
-// exactly the writes at the lost versions are missing, no lost version is assigned again, and the watches, as well as the cache, agree with
-// the history that is left.
+// exactly the writes at the lost versions are missing, and no lost version is assigned again. The watches and the cache agree with the
+// history that is left.
 package writers

@@ -10,8 +10,8 @@ type Config struct {
 	// Unfenced is for keys of leases that are not unique in the database, because several Prefixes are used.
 	//
 	// By default, every takeover fences the database. Once the takeover is acknowledged, the database refuses all writes
-	// that carry an earlier term of the lease, even if the new leader has not written yet. An unfenced lease accepts the
-	// old leader until the new one writes. Defaults to false.
+	// with an earlier term of the lease, even if the new leader has not written yet. An unfenced lease accepts the old
+	// leader until the new one writes. Defaults to false.
 	Unfenced bool
 
 	_ [0]func()

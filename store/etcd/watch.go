@@ -68,7 +68,7 @@ func (b *Backend) begin(ctx context.Context, after informer.Version) (from infor
 }
 
 // watch calls yield with change after change until it returns false. It has its own stream. The streams that a client shares among its
-// watches buffer without a limit for a slow consumer, and resume by themselves, on any cluster that answers.
+// watches buffer without a limit for a slow consumer. They also resume by themselves, on any cluster that answers.
 func (b *Backend) watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version, yield func(backend.Change) bool,
 ) error {

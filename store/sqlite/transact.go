@@ -245,7 +245,7 @@ func (b *Backend) begin(ctx context.Context) (tx *transaction, err error) {
 }
 
 // whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because the
-// wait of SQLite does not end with ctx, and SQLite does not wait at all if it sees a possible deadlock.
+// wait of SQLite does not end with ctx. Also, SQLite does not wait at all if it sees a possible deadlock.
 func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
 	backoff := wait.Backoff{Duration: 100 * time.Microsecond, Factor: 2, Jitter: 1, Cap: 5 * time.Millisecond}
 	deadline := time.Now().Add(b.cfg.BusyTimeout)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// lag measures the time from a write to the moment at which the cache shows it. It follows one write at a time, the oldest that the cache
-// does not show, so its cost does not depend on the number of writes.
+// lag measures the time from a write to the moment at which the cache shows it. It follows one write at a time: the oldest that the cache
+// does not show. So its cost does not depend on the number of writes.
 type lag struct {
 	followed atomic.Pointer[write]
 	last     atomic.Int64 // nanoseconds that the previous write took; negative if there is none

@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// NewRight returns a controller that writes the finalizer before it makes the entry, and removes the finalizer when the entry is
+// NewRight returns a controller that writes the finalizer before it makes the entry. It removes the finalizer when the entry is
 // gone, no matter what removed the entry.
 func NewRight(sites store.Store[Site], dns DNS) (*controller.Controller[string], error) {
 	cached, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})

@@ -27,8 +27,8 @@
 //	(none) ---------> record, locked --------------------------------------------> record, free ---> (none)
 //	                  alive: List shows it                                         stale: List removes it
 //
-// No pid has to be trusted. A crash of the starter at any point leaves a process that is on record, a stale record, or a
-// file without a name that the next Open removes.
+// No pid has to be trusted. A crash of the starter leaves a process that is on record, a stale record, or a file without
+// a name that the next Open removes.
 //
 // # States
 //
@@ -44,12 +44,12 @@
 //  1. Level-triggered: List is the current state. Changes between two calls are not missed.
 //  2. Two replicas never have one ID at once, even when two processes start them.
 //  3. A signal goes to the process that holds the lock of the record, and to no other, whatever pid is on record. On
-//     Linux, the kernel says which process holds the lock. Elsewhere, the record is trusted, so no other program may
-//     write to the directory, and a pid that is reused between the check and the signal is an exception.
+//     Linux, the kernel says which process holds the lock. Elsewhere, the machine trusts the record, so no other
+//     program may write to the directory. A pid that is reused between the check and the signal is an exception.
 //  4. A record is removed only when its process is dead. Removal is free of races: any number of processes may list,
 //     start, and stop at once, and a process that is suspended in the middle does not block the others.
-//  5. A replica outlives the process that started it: it has its own session, so that a signal from a terminal does
-//     not reach it, and it holds none of the starter's files except its record and its log.
+//  5. A replica outlives the process that started it: it has its own session, so a signal from a terminal does not
+//     reach it. It holds none of the starter's files except its record and its log.
 //  6. Nothing happens without a call. No timer kills: Stop has to be called again, as a reconciler does, and
 //     escalates when the grace is over.
 //  7. [Config.Permit] is called right before a process is started or signaled.

@@ -191,8 +191,8 @@ func (m *Machine) inspect(id string) (Replica, bool, error) {
 	return Replica{}, false, nil
 }
 
-// markLocked returns the mark of the replica, or a new one if there is none or if it belongs to an earlier replica with
-// that ID.
+// markLocked returns the mark of the replica. If there is none, or it belongs to an earlier replica with that ID,
+// markLocked returns a new one.
 func (m *Machine) markLocked(id string, created time.Time) *mark {
 	mk := m.marks[id]
 	if mk == nil || !mk.created.Equal(created) {

@@ -211,9 +211,8 @@ func (r *record) removeStale() error {
 		return err
 	}
 	defer dir.Close()
-	// Only the holder of the lock on the directory removes stale records, so that a name that was checked still means
-	// this file, and not the next record with that ID. No process waits for the lock, because its holder may be
-	// suspended.
+	// Only the holder of the lock on the directory removes stale records. So a name that was checked still means this
+	// file, and not the next record with that ID. No process waits for the lock, because its holder may be suspended.
 	locked, err := lockExclusive(dir)
 	if err != nil || !locked {
 		return err

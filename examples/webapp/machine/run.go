@@ -21,7 +21,7 @@ type child struct {
 
 // Run calls Config.Changed soon after a replica that was started here begins to listen or exits, until ctx ends. Then it
 // returns nil. It also reaps these replicas. Without Run, the Machine works, but a poller has to find these changes by
-// itself, as it always has to for replicas that another process has started. Run starts no goroutine. If Run is already
+// itself. It always has to for replicas that another process has started. Run starts no goroutine. If Run is already
 // running, it fails with ErrRunning.
 func (m *Machine) Run(ctx context.Context) error {
 	if !m.running.CompareAndSwap(false, true) {

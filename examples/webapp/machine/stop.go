@@ -86,7 +86,7 @@ func (m *Machine) nextSignal(r Replica, kill bool) (signal os.Signal, first bool
 // process is gone.
 func (r *record) signal(pid int, s os.Signal, permit func() error) (bool, error) {
 	// The handle first, the lock second: if a process is alive when the lock is checked, it had this pid the whole time
-	// before, so the handle belongs to it, even if the pid is reused later.
+	// before. So the handle belongs to it, even if the pid is reused later.
 	var process *os.Process
 	if pid != 0 {
 		var err error

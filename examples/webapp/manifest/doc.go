@@ -13,8 +13,8 @@
 //  1. A faulty manifest is never acted upon: syntax, fields, types, limits, and conflicts between files are checked.
 //     A file that fails has no effect except a problem, which is reported once and kept for [Dir.Problems].
 //  2. A mistake loses nothing: if a file becomes invalid, unreadable, or half-written, its app keeps the last good
-//     content of the file until the file is good again or deleted. If the directory cannot be read, List returns an
-//     error, not an empty list.
+//     content until the file is good again or deleted. If the directory cannot be read, List returns an error, not an
+//     empty list.
 //  3. No two manifests of a list share a name or a port. The file that has a name or port keeps it. Among new files,
 //     the alphabetically first gets it. Files that swap names or ports at once do not conflict.
 //  4. List returns when its context ends, even if a read blocks, as on a network file system that hangs. A file that

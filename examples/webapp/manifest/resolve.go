@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// resolve returns the manifests in effect after files were read, and the problems of the files, given the manifests
-// that were in effect before, of which no two share a name or a port. It changes neither argument.
+// resolve returns the manifests in effect after files were read, and the problems of the files. before has the
+// manifests in effect until then, of which no two share a name or a port. It changes neither argument.
 //
 // Every good file proposes its content, and every bad file proposes the manifest that was in effect for it. While two
 // proposals share a name or a port, one of them yields: the one that did not have it before or, if neither had it, the

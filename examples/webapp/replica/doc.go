@@ -7,7 +7,7 @@
 //	webapp replica -id blue-1 -app blue -message "hello"
 //
 // It listens on a free port of 127.0.0.1. GET / returns the message and a line with app, id, and pid. GET /healthz returns
-// its id, so that a prober knows that it talks to the intended replica, and not to a later owner of the port.
+// its id, which tells a prober that it talks to the intended replica, and not to a later owner of the port.
 //
 // # Guarantees
 //

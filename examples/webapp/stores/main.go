@@ -7,8 +7,8 @@
 //	go run ./examples/webapp/stores -store etcd://localhost:2379 -demo
 //	go run ./examples/webapp/stores -store nats://localhost:4222 -demo
 //
-// The copies run on one machine, with the same -manifests, -state, and -store, because processes belong to a machine and
-// are recorded in the state directory.
+// The copies run on one machine, because processes belong to a machine and are recorded in the state directory. They
+// have the same -manifests, -state, and -store.
 package main
 
 import (

@@ -2,8 +2,8 @@ package lease
 
 import "time"
 
-// Seen is the newest state of a record that an elector has seen, in a read or in a write of its own that was acknowledged.
-// The zero value has seen nothing.
+// Seen is the newest state of a record that an elector has seen: in a read, or in its own write that was acknowledged. The
+// zero value has seen nothing.
 type Seen struct {
 	Term  uint64        // the greatest; 0 if nothing was seen
 	Lease time.Duration // that of the last holder whose record says one

@@ -142,7 +142,7 @@ func (e *End) Beside(fair *End, free bool) *rule.Problem {
 }
 
 // lostWrite describes how the end undoes a write of the user to an object. It returns "" if it does not. A write is undone if a field that
-// the user changed has its previous value again, or if an object that the user created is missing although the user has not deleted it.
+// the user changed has its previous value again. A creation is undone if the object is missing although the user has not deleted it.
 func (e *End) lostWrite(name string) string {
 	var created bool
 	var user *database.Change // the last write of the user

@@ -2,9 +2,9 @@ package memdb
 
 import "fmt"
 
-// CheckInvariants returns an error that names an invariant that does not hold. It is for tests. It calls live for each live item, and
-// changed for each change in a history, with the change of the same key before it, or nil if that was dropped; an error of either is
-// returned. Kinds in except are skipped.
+// CheckInvariants returns an error that names an invariant that does not hold. It is for tests. It calls live for each live item. It
+// calls changed for each change in a history, with the previous change of the same key, or nil if that was dropped; an error of
+// either is returned. Kinds in except are skipped.
 func (db *DB) CheckInvariants(live func(Item) error, changed func(was, now Item) error, except ...string) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
