@@ -88,7 +88,7 @@ func failover() *canvas {
 	c.add(`<line x1="100" y1="167" x2="880" y2="167" class="lane"/>`)
 	c.bar(130, 60, 300, "good", "acts, for RenewDeadline (10 s)")
 	c.bar(430, 60, 120, "wait", "drains")
-	c.text(490, 104, "small", "StepDownTimeout (2.5 s)")
+	c.text(462, 104, "small", "StepDownTimeout (2.5 s)")
 	c.bar(175, 140, 475, "wait", "sees no change, for LeaseDuration (15 s)")
 	c.bar(650, 140, 220, "good", "leads, with the next term")
 	c.mark(130, 40, 190, "A sends a renewal")
