@@ -87,8 +87,8 @@ const reasonRejected = "Rejected"
 // The intervals and limits. All are short, because the replicas are fast.
 const (
 	pollInterval  = 250 * time.Millisecond
-	probeInterval = 300 * time.Millisecond
-	probeTimeout  = 500 * time.Millisecond
+	probeInterval = 250 * time.Millisecond
+	probeTimeout  = 400 * time.Millisecond
 	grace         = 3 * time.Second // that a replica gets to end
 	drainCheck    = 20 * time.Millisecond
 	drainLimit    = 2 * time.Second // for the connections of a replica that is no longer needed

@@ -2,6 +2,7 @@ package orchestrator
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -38,32 +39,41 @@ func eachFleet(do func(fleet)) {
 }
 
 func TestPlanKeepsReadyAndSurgeLimits(t *testing.T) {
+	t.Parallel()
 	eachFleet(func(f fleet) {
 		spec := DeploymentSpec{Replicas: f.n}
 		rs := f.replicas(spec)
 		p := planFor(spec, rs)
 		ready := f.curReady + f.oldReady
 		for _, r := range rs {
-			require.False(t, slices.Contains(p.stop, r.ID) && slices.Contains(p.kill, r.ID))
+			if slices.Contains(p.stop, r.ID) && slices.Contains(p.kill, r.ID) {
+				t.Fatalf("%+v: %+v: %s is stopped and killed", f, p, r.ID)
+			}
 			if slices.Contains(p.stop, r.ID) && r.State == machine.Ready {
 				ready--
 			}
 		}
-		require.Len(t, p.kill, f.hung)
-		require.GreaterOrEqual(t, ready, min(f.n-1, f.curReady+f.oldReady), "%+v: %+v: fewer than N-1 ready", f, p)
-		if f.n > 0 && f.curReady+f.oldReady > 0 {
-			require.Positive(t, ready, "%+v: %+v: none ready", f, p)
-		}
 		live := f.curReady + f.curStarting + f.oldReady + f.oldStarting
 		surge := count(f.oldReady+f.oldStarting > 0)
-		require.LessOrEqual(t, live+p.start, max(live, f.n+surge), "%+v: %+v: too many", f, p)
-		require.LessOrEqual(t, f.curReady+f.curStarting+p.start, max(f.n, f.curReady+f.curStarting))
+		switch {
+		case len(p.kill) != f.hung:
+			t.Fatalf("%+v: %+v: not those that hang are killed", f, p)
+		case ready < min(f.n-1, f.curReady+f.oldReady):
+			t.Fatalf("%+v: %+v: fewer than N-1 ready", f, p)
+		case f.n > 0 && f.curReady+f.oldReady > 0 && ready <= 0:
+			t.Fatalf("%+v: %+v: none ready", f, p)
+		case live+p.start > max(live, f.n+surge):
+			t.Fatalf("%+v: %+v: too many", f, p)
+		case f.curReady+f.curStarting+p.start > max(f.n, f.curReady+f.curStarting):
+			t.Fatalf("%+v: %+v: too many of the current revision", f, p)
+		}
 	})
 }
 
 // If every started replica becomes ready and every stopped one ends, the plans end with N ready replicas of the
 // current revision.
 func TestPlansReachSpecFromEveryFleet(t *testing.T) {
+	t.Parallel()
 	eachFleet(func(f fleet) {
 		spec := DeploymentSpec{Replicas: f.n}
 		rs := f.replicas(spec)
@@ -79,8 +89,12 @@ func TestPlansReachSpecFromEveryFleet(t *testing.T) {
 				rs[i].State = machine.Ready
 			}
 		}
-		require.Len(t, rs, f.n, "%+v", f)
-		require.Zero(t, planFor(spec, rs), "%+v: it does not settle", f)
+		if len(rs) != f.n {
+			t.Fatalf("%+v: it ends with %d replicas", f, len(rs))
+		}
+		if p := planFor(spec, rs); !reflect.DeepEqual(p, plan{}) {
+			t.Fatalf("%+v: it does not settle: %+v", f, p)
+		}
 	})
 }
 

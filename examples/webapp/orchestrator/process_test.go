@@ -138,9 +138,9 @@ func TestSecondCtrlCExitsAndNextRunCleansUp(t *testing.T) {
 func TestStandbyTakesOverAndAdoptsReplicas(t *testing.T) {
 	hello := app(t, "hello", 2)
 	r := newRig(t, hello)
-	first := r.program() // with the lease of the default, which a busy machine does not lose
+	first := r.program("-lease", "2s") // which a busy machine does not lose
 	first.line("Running", "2 replicas ready")
-	second := r.program()
+	second := r.program("-lease", "2s")
 	second.line("Leader", "term 1,")
 	pids := pidsOf(r.list())
 	require.NoError(t, first.Process.Kill())

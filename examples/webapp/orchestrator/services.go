@@ -16,7 +16,7 @@ import (
 )
 
 // portRetry is how often a port that another program uses is tried again.
-const portRetry = 2 * time.Second
+const portRetry = time.Second
 
 // services runs a load balancer over the ready replicas of each Service.
 type services struct {

@@ -221,6 +221,7 @@ func simGoal(v *simtest.View) error {
 var allPlans = flag.Bool("all-plans", false, "try every single fault at every position, in both modes")
 
 func TestControllersSurviveFaults(t *testing.T) {
+	t.Parallel()
 	in := func(mode string) func() simtest.World {
 		return func() simtest.World {
 			w := simWorld()
