@@ -27,7 +27,7 @@ type Stats struct {
 	OldestReady time.Duration
 
 	// Held is the number of keys that are due but not ready: those of PauseKey, those whose expectations are not met, and those that were
-	// added while a Run drains. If the expectations of a key expire, the key also counts in Queue.Delayed.
+	// added while a Run drains. If the expectations of a key have a time at which they expire, the key also counts in Queue.Delayed.
 	Held int
 
 	// HeldBy breaks down Held by reason. It has every reason, even those that hold no key:
@@ -41,7 +41,7 @@ type Stats struct {
 	// A key that waits for several counts for the one that expires last. The sum may be less than Held for a moment.
 	HeldBy map[string]int
 
-	// OldestHeld has, by the same reasons, how long the key that has been held the longest has been held. It is 0 if no key is held.
+	// OldestHeld has, by the same reasons, for how long the oldest held key has been held. It is 0 if no key is held.
 	OldestHeld map[string]time.Duration
 
 	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller. If a write

@@ -25,8 +25,8 @@ import (
 // Get, List, ListPages, Select, Watch, and WatchSelected read. A read sees every write that was accepted before it.
 //
 // Create, Update, UpdateStatus, and Delete write. If several reasons to reject a write apply, the error is the first of [ErrInvalid],
-// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. If a Value does not encode, or an object is too large, that
-// [ErrInvalid] comes after the others. A rejected write changes nothing. A write with the [RequestID] of an accepted write is not applied
+// [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. The [ErrInvalid] of a Value that does not encode, or of an object that is
+// too large, comes after the others. A rejected write changes nothing. A write with the [RequestID] of an accepted write is not applied
 // again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your own transaction: see their
 // WithTx.
 type Store[T any] interface {

@@ -74,8 +74,8 @@ type Config[T any] struct {
 	Version func(ctx context.Context) (informer.Version, error)
 
 	// OnError is called for the bad objects of a poll, all in one error. It runs in the goroutine of a watcher or of a List. Several
-	// goroutines may call OnError concurrently. Defaults to a line in the log at level Warn. A poll that fails is an error of List and of
-	// each Watch, and so one of informer.Config.OnError.
+	// goroutines may call OnError concurrently. Defaults to a line in the log at level Warn. If a poll fails, List and each Watch yield
+	// the error, and informers pass it to informer.Config.OnError.
 	OnError func(error)
 
 	// Logger receives errors if OnError is nil. Defaults to slog.Default().

@@ -26,9 +26,9 @@
 //
 //  1. Each write is one script, which compares and swaps atomically.
 //  2. Versions are random and never reused, even if the record is deleted or restored from a backup.
-//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client loses
-//     the connection, it sends a write again. The write conflicts with itself only if another writer has replaced it in
-//     between. An elector does not rely on that: after a conflict, it reads the record.
+//  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the client sends
+//     a write again after it has lost the connection, the write conflicts with itself only if another writer has replaced
+//     it. An elector does not rely on that: after a conflict, it reads the record.
 //  4. A script that is guarded by a term ([Store.Guarded]) runs before any later term of that lease begins, or not at
 //     all. It can guard data on the same server, and in a cluster only data in the same slot.
 //  5. All of this holds only while one server lives and keeps its acknowledged writes.

@@ -42,8 +42,8 @@
 //  2. A write changes the row only if its version is the expected one. Versions are random and never reused, even if the
 //     row is deleted or restored from a backup.
 //  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the driver
-//     reports a bad connection, package database/sql sends a write again. It conflicts with itself only if another writer
-//     has replaced it in between. An elector does not rely on that: after a conflict, it reads the record.
+//     reports a bad connection, package database/sql sends a write again. The write conflicts with itself only if another
+//     writer has replaced it in between. An elector does not rely on that: after a conflict, it reads the record.
 //  4. A transaction that is guarded by a term ([Store.Guard]) commits before any later term of that lease begins, or not
 //     at all. In Postgres it delays neither renewals nor other guarded transactions. In SQLite it does. A successor waits
 //     only for the transactions that were in flight when the old leader's lease ended, if they use [Store.Guard] and not

@@ -25,7 +25,7 @@
 //     revision of the first.
 //  5. A watch reports every change once, in order of version. It never continues after a gap. It ends with backend.ErrExpired if the
 //     changes after its version are compacted, another cluster answers, or another program has deleted a record without a tombstone.
-//     It also does if the cluster was restored from a backup and has not reached that version.
+//     The same error ends it if the cluster was restored from a backup and has not reached that version.
 //  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which a progress
 //     notification can overtake an event.
 //  7. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.

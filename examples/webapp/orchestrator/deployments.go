@@ -41,7 +41,7 @@ type deployments struct {
 
 	// expected holds the replicas that were started or stopped, until the cache shows that. A count in an older cache
 	// would start replicas twice, or stop too many. So the controller holds the deployment until the cache has caught up.
-	// It waits for patience at most, because a replica that dies at once may never appear.
+	// It waits at most for the duration patience, because a replica that dies at once may never appear.
 	expected *expectations.Tracked[string, string]
 
 	// ended holds the replicas that are being ended and are not gone, by ID, with the time since when. All other replicas
