@@ -53,40 +53,48 @@ type Table[T any] struct {
 
 // tableQueries are the queries of a table.
 type tableQueries struct {
-	moment, list, undo, page, trim string
-	epoch, versionOf, prepare      string
+	moment, list, undo, page, past, trim string
+	epoch, versionOf, prepare            string
 }
 
 // newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would otherwise read the
 // whole table for each page, because it does not know how much of it is in memory.
-func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
-	on := func(of string) string {
+func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
+	on := func(of string, value func(i int, name string) string) string {
 		var same []string
-		for _, column := range cfg.Key {
+		for i, column := range cfg.Key {
 			name := pgx.Identifier{column}.Sanitize()
-			same = append(same, of+"."+name+" = k."+name)
+			same = append(same, of+"."+name+" = "+value(i, name))
 		}
 		return strings.Join(same, " AND ")
 	}
-	row := "LATERAL (SELECT t.xmin AS {writer}, t.* FROM {table} t WHERE {on} LIMIT 1) r ON true"
-	if !indexed {
+	ofRecord := func(_ int, name string) string { return "k." + name }
+	ofEntry := func(i int, _ string) string { return "(e.key->>" + quote(cfg.Key[i]) + ")" + key.casts[i] }
+	row := "LATERAL (SELECT t.xmin AS {writer}, t.* FROM {table} t WHERE {on t} LIMIT 1) r ON true"
+	if !key.indexed {
 		row = "(SELECT t.xmin AS {writer}, t.* FROM {table} t) r ON {on r}"
 	}
-	const writer = `"setpoint writer"`
-	columns := cfg.columns("t")
-	if len(cfg.Columns) > 0 { // t.* has it
-		columns = "t." + writer + ", " + columns
+	value := ofEntry
+	if key.casts == nil {
+		value = ofRecord
+		row = "LATERAL jsonb_populate_record(NULL::{table}, e.key) k ON true LEFT JOIN " + row
+	}
+	const writer, next, nextBefore, superseded = `"setpoint writer"`, `"setpoint next"`, `"setpoint before"`, `"setpoint superseded"`
+	columnsOfR, columnsOfX := cfg.columns("r"), cfg.columns("x")
+	if len(cfg.Columns) > 0 { // r.* and x.* have them
+		columnsOfR = "r." + writer + ", " + columnsOfR
+		columnsOfX = "x." + next + ", x." + nextBefore + ", x." + superseded + ", " + columnsOfX
 	}
 	_, writing := cfg.locks()
 	with := strings.NewReplacer(
-		"{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
-		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", on("t"), "{on r}", on("r"), "{writer}", writer, "{writer and columns of t}", columns,
+		"{on t}", on("t", value), "{on r}", on("r", value), "{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
+		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", on("t", ofRecord), "{writer}", writer, "{next}", next,
+		"{next before}", nextBefore, "{superseded}", superseded, "{writer and columns of r}", columnsOfR, "{flags and columns of x}", columnsOfX,
 		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
-		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing,
-		"{first key}", pgx.Identifier{cfg.Key[0]}.Sanitize(), "{batch}", strconv.Itoa(batchSize),
+		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing, "{batch}", strconv.Itoa(tableBatch),
 	).Replace
 	return tableQueries{
-		moment:    with("SELECT m.horizon::text, m.trimmed::text, m.base FROM " + momentSQL + " m"),
+		moment:    with("SELECT m.horizon, m.trimmed, m.base FROM " + momentSQL + " m"),
 		prepare:   with(prepareSQL),
 		epoch:     with(`SELECT {epoch}()`),
 		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
@@ -97,7 +105,8 @@ func newTableQueries(cfg TableConfig, indexed bool) tableQueries {
 		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
 			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
-		page: with(strings.Replace(pageSQL, "{row}", row, 1)),
+		page: with(strings.NewReplacer("{row}", row, "{past}", "").Replace(pageSQL)),
+		past: with(strings.NewReplacer("{row}", row, "{past}", ", {flags and columns of x}").Replace(pageSQL) + pastSQL),
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
 				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
@@ -123,9 +132,9 @@ func NewTable[T any](
 	if err == nil {
 		err = cfg.checkInstalled(ctx, pool)
 	}
-	var indexed bool
+	var key keyInfo
 	if err == nil {
-		indexed, err = cfg.keyIsIndexed(ctx, pool)
+		key, err = cfg.keyInfo(ctx, pool)
 	}
 	var log logID
 	if err == nil {
@@ -134,7 +143,7 @@ func NewTable[T any](
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg, indexed)}
+	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg, key)}
 	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll, patience: patience}
 	return t, nil
 }
@@ -194,7 +203,7 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&r.horizon, &r.trimmed, &r.base); err != nil {
 		return err
 	}
-	m, err := r.parse()
+	m, err := r.moment()
 	if errors.Is(err, errNoEpoch) {
 		endRead(ctx, tx, t.patience)
 		if _, err := t.pool.Exec(ctx, t.queries.epoch); err != nil {
@@ -283,12 +292,13 @@ type reading[T any] struct {
 
 	// The following are those of the last page, if there may be more.
 	last *place             // of the entries that were read
+	past bool               // whether the next page is likely to have an entry that is not the last of its row
 	held *informer.Event[T] // the last event of a transaction has another version than the others, so one event is held back
 }
 
 // next returns the next page after a version.
 func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
-	b, err := r.table.read(ctx, at, r.last, r.begin)
+	b, err := r.table.read(ctx, start{at, r.last, r.begin}, r.past)
 	if err != nil {
 		return p, err
 	}
@@ -299,7 +309,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 	if r.held != nil {
 		p.Events = slices.Insert(p.Events, 0, *r.held)
 	}
-	r.last, r.held = b.last, nil
+	r.last, r.past, r.held = b.last, b.past, nil
 	for i := 1; i < len(p.Events); i++ {
 		if before := &p.Events[i-1]; before.Version < p.Events[i].Version { // it was the last one of its transaction
 			before.Version++

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -422,14 +423,47 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	return nil
 }
 
-// keyIsIndexed reports whether the table has an index on the key.
-func (c TableConfig) keyIsIndexed(ctx context.Context, from queryer) (indexed bool, err error) {
-	err = from.QueryRow(ctx, `
-		SELECT EXISTS (SELECT FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-			JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0]
-			WHERE n.nspname = $1 AND c.relname = $2 AND i.indisvalid AND i.indpred IS NULL AND a.attname::text = ANY ($3::text[]))`,
-		c.TableSchema, c.Table, c.Key).Scan(&indexed)
-	return indexed, err
+// keyInfo says how to find a row by the key of an entry in the log.
+type keyInfo struct {
+	indexed bool     // an index begins with one of the columns
+	casts   []string // of the text of each column; nil if some type is not in castOf
+}
+
+// castOf has the types that a cast makes from the text of a JSON value. For any other type, a watch calls jsonb_populate_record for each
+// entry, which takes longer than the search in the index. An integer column may get another size while there are watches.
+var castOf = map[uint32]string{
+	pgtype.TextOID: "", pgtype.VarcharOID: "", pgtype.UUIDOID: "::uuid",
+	pgtype.Int2OID: "::bigint", pgtype.Int4OID: "::bigint", pgtype.Int8OID: "::bigint",
+}
+
+// keyInfo asks the server. The Key must be set.
+func (c TableConfig) keyInfo(ctx context.Context, from queryer) (info keyInfo, err error) {
+	rows, err := from.Query(ctx, `
+		SELECT a.attname, a.atttypid,
+			EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL)
+		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relname = $2 AND a.attname::text = ANY ($3::text[])`, c.TableSchema, c.Table, c.Key)
+	if err != nil {
+		return info, err
+	}
+	types := map[string]uint32{}
+	var name string
+	var of uint32
+	var indexed bool
+	if _, err := pgx.ForEachRow(rows, []any{&name, &of, &indexed}, func() error {
+		types[name], info.indexed = of, info.indexed || indexed
+		return nil
+	}); err != nil {
+		return info, err
+	}
+	for _, column := range c.Key {
+		cast, ok := castOf[types[column]]
+		if !ok {
+			return keyInfo{indexed: info.indexed}, nil
+		}
+		info.casts = append(info.casts, cast)
+	}
+	return info, nil
 }
 
 // checkInstalled returns an error if InstallTable has not been run, or has to be run again.

@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	pageSize  = 1000 // records of a page of a list
-	batchSize = 1000 // changes that a watch reads at once
+	pageSize   = 1000 // records of a page of a list
+	batchSize  = 1000 // changes that a watch reads at once
+	tableBatch = 2000 // entries of a change log that a watch of a Table reads at once
 )
 
 // List implements [backend.Backend].
