@@ -230,7 +230,7 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 			in.step(in.feed.take(in.spare), start)
 		case <-due.again:
 			due.relist()
-		case now := <-due.resync.C:
+		case now := <-due.tick:
 			in.resync(now)
 		case <-ctx.Done():
 		}

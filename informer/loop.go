@@ -235,17 +235,21 @@ type timers[K comparable, T any] struct {
 	in     *Informer[K, T]
 	retry  *time.Timer      // nil while nothing has failed
 	again  <-chan time.Time // of retry
-	resync *time.Timer
+	resync *time.Timer      // nil before the first handler with a period
+	tick   <-chan time.Time // of resync
 }
 
 func newTimers[K comparable, T any](in *Informer[K, T]) *timers[K, T] {
-	return &timers[K, T]{in: in, resync: time.NewTimer(never)}
+	return &timers[K, T]{in: in}
 }
 
 // set sets the timers after each step.
 func (t *timers[K, T]) set() {
-	if next, changed := t.in.nextResync(); changed {
+	if next, changed := t.in.nextResync(); changed && t.resync != nil {
 		t.resync.Reset(next)
+	} else if changed {
+		t.resync = time.NewTimer(next)
+		t.tick = t.resync.C
 	}
 	t.again = nil
 	if t.retry = t.in.applier.retry(t.retry, t.in.cfg.Backoff); t.retry != nil {
@@ -260,7 +264,9 @@ func (t *timers[K, T]) relist() {
 }
 
 func (t *timers[K, T]) stop() {
-	t.resync.Stop()
+	if t.resync != nil {
+		t.resync.Stop()
+	}
 	if t.retry != nil {
 		t.retry.Stop()
 	}

@@ -123,7 +123,8 @@ func (l *life) watch(in any) error {
 	if !ok {
 		return fmt.Errorf("simtest: %T is not an informer, and cannot be driven", in)
 	}
-	if v.Steps, err = stepper.Steps(v.In(l.base)); err != nil {
+	v.Context = v.In(l.base)
+	if v.Steps, err = stepper.Steps(v.Context); err != nil {
 		return err
 	}
 	l.ends = append(l.ends, v.Steps.Stop)
@@ -205,7 +206,7 @@ func (l *life) Deliver() (did bool) {
 // read makes a view read one list or event. It returns false if the source has polled for too long without a list. A cache needs no
 // leadership.
 func (l *life) read(v *view.View) bool {
-	ctx := l.base
+	ctx := v.Context
 	if v.Polls() { // or is going to watch, which takes no time
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, sim.Longest)

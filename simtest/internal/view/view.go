@@ -29,7 +29,8 @@ type Run interface {
 
 // View is an informer of a process, and the changes that it may receive.
 type View struct {
-	Steps informer.Steps // drives the informer; nil if it runs by itself
+	Steps   informer.Steps  // drives the informer; nil if it runs by itself
+	Context context.Context // of Steps
 
 	informer any
 	process  string
