@@ -2,17 +2,15 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
-	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/internal/envelope"
 	"github.com/setpoint-go/setpoint/store/internal/memdb"
-	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // encoded implements keeper: it keeps encoded values in any backend.
@@ -169,29 +167,6 @@ type codec[T any] struct {
 	decode func([]byte) (T, error)
 }
 
-// meta is the envelope of an object in Record.Meta.
-type meta struct {
-	UID        string     `json:"uid"`
-	Generation int64      `json:"generation"`
-	Owners     []OwnerRef `json:"owners,omitempty"`
-	Finalizers []string   `json:"finalizers,omitempty"`
-	Created    time.Time  `json:"created"`
-	Deleting   time.Time  `json:"deleting,omitzero"`
-	New        bool       `json:"new,omitempty"` // this write created the object
-	Requests   []request  `json:"requests,omitempty"`
-	Trace      string     `json:"trace,omitempty"`
-}
-
-// decode fills m, which must be zero, with the envelope in b.
-func (m *meta) decode(b []byte) (err error) {
-	if e, ok := strictjson.DecodeEnvelope(b); ok {
-		m.UID, m.Generation, m.Created, m.New = e.UID, e.Generation, e.Created, e.New
-		return nil
-	}
-	*m, err = strictjson.Decode[meta](b) // and not into m, which would have to be allocated then
-	return err
-}
-
 // decodeError is an ErrDecode with the version of the record.
 type decodeError struct {
 	version informer.Version
@@ -217,12 +192,21 @@ func (c *codec[T]) state(r *backend.Record) (*state[T], error) {
 func (c *codec[T]) read(st *state[T], r *backend.Record) error {
 	st.Kind, st.Key, st.Version, st.Labels = c.kind, r.Key, r.Version, copyOfMap(r.Labels)
 	st.deleted, st.before, st.raw = r.Deleted, r.Before, r.Value
-	var m meta
-	if err := m.decode(r.Meta); err != nil {
+	m, err := envelope.Decode(r.Meta)
+	if err != nil {
 		return &decodeError{r.Version, fmt.Errorf("its envelope: %w", err)}
 	}
-	st.UID, st.Generation, st.Owners, st.Finalizers = m.UID, m.Generation, copyOfList(m.Owners), copyOfList(m.Finalizers)
-	st.Created, st.Deleting, st.created, st.requests, st.Trace = m.Created, m.Deleting, m.New, m.Requests, m.Trace
+	st.UID, st.Generation, st.Created, st.Deleting, st.created, st.Trace = m.UID, m.Generation, m.Created, m.Deleting, m.New, m.Trace
+	if len(m.Owners) > 0 {
+		st.Owners = make([]OwnerRef, len(m.Owners))
+		for i, o := range m.Owners {
+			st.Owners[i] = OwnerRef{Ref{o.Kind, o.Key, o.UID}, o.Controller}
+		}
+	}
+	if len(m.Finalizers) > 0 {
+		st.Finalizers = m.Finalizers
+	}
+	st.requests = m.Requests
 	v, err := c.decode(r.Value)
 	if err != nil {
 		return &decodeError{r.Version, err}
@@ -240,16 +224,20 @@ func (c *codec[T]) record(st *state[T]) (backend.Record, error) {
 			return backend.Record{}, err
 		}
 	}
-	envelope, err := json.Marshal(meta{
-		UID: st.UID, Generation: st.Generation, Owners: st.Owners, Finalizers: st.Finalizers,
-		Created: st.Created, Deleting: st.Deleting, New: st.created, Requests: st.requests, Trace: st.Trace,
-	})
+	m := envelope.Envelope{
+		UID: st.UID, Generation: st.Generation, Finalizers: st.Finalizers, Created: st.Created, Deleting: st.Deleting,
+		New: st.created, Requests: st.requests, Trace: st.Trace,
+	}
+	for _, o := range st.Owners {
+		m.Owners = append(m.Owners, envelope.Owner{Kind: o.Kind, Key: o.Key, UID: o.UID, Controller: o.Controller})
+	}
+	meta, err := envelope.Encode(&m)
 	if err != nil {
 		return backend.Record{}, err
 	}
 	return backend.Record{
 		Key: st.Key, Version: st.Version, Deleted: st.deleted, Labels: maps.Clone(st.Labels), Before: maps.Clone(st.before),
-		Meta: envelope, Value: value,
+		Meta: meta, Value: value,
 	}, nil
 }
 

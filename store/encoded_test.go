@@ -10,7 +10,6 @@ import (
 	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
@@ -64,23 +63,4 @@ func TestDirectAndEncodedMemoryAreOneDatabase(t *testing.T) {
 		}
 	}
 	require.NoError(t, db.CheckInvariants())
-}
-
-func TestEnvelopeOfOrdinaryObjectIsPlain(t *testing.T) {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	require.NoError(t, err)
-	s, err := store.Open(behind{db}, "App", store.Config[string]{})
-	require.NoError(t, err)
-	o, err := s.Create(t.Context(), store.Object[string]{Key: "a"})
-	require.NoError(t, err)
-	for _, value := range []string{"b", "c"} {
-		r, err := db.Get(t.Context(), "App", "a")
-		require.NoError(t, err)
-		e, fast := strictjson.DecodeEnvelope(r.Meta)
-		assert.True(t, fast, string(r.Meta))
-		assert.Equal(t, o.UID, e.UID)
-		o.Value = value
-		o, err = s.Update(t.Context(), o)
-		require.NoError(t, err)
-	}
 }

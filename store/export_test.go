@@ -5,8 +5,8 @@ import (
 	"reflect"
 
 	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/internal/strictjson"
 	"github.com/setpoint-go/setpoint/store/internal/memdb"
-	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // CheckInvariants returns an error that names an invariant of db that does not hold.

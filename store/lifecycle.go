@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/store/internal/envelope"
 )
 
 // keptRequests is the number of [RequestID] ids that are remembered with each key.
@@ -22,17 +23,11 @@ type state[T any] struct {
 
 // hidden is the part of a state that callers do not see.
 type hidden struct {
-	deleted  bool              // a tombstone: the object is gone, and this is its last state
-	created  bool              // the write of this version created the object
-	before   map[string]string // the labels before this write; nil if they were the same, or there was no object
-	requests []request         // the last accepted writes that had an id, oldest first
-	raw      []byte            // the encoded value, where there is one; the Value is zero if it does not decode
-}
-
-// request is an accepted write with an id.
-type request struct {
-	ID string `json:"id"`
-	Op string `json:"op"`
+	deleted  bool               // a tombstone: the object is gone, and this is its last state
+	created  bool               // the write of this version created the object
+	before   map[string]string  // the labels before this write; nil if they were the same, or there was no object
+	requests []envelope.Request // the last accepted writes that had an id, oldest first
+	raw      []byte             // the encoded value, where there is one; the Value is zero if it does not decode
 }
 
 // write is the request of a caller, without the object, which is passed separately so that it need not be allocated.
@@ -88,7 +83,7 @@ func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs val
 	}
 	if id := requestOf(w.pre); id != "" {
 		kept := next.requests[max(len(next.requests)-(keptRequests-1), 0):]
-		next.requests = append(slices.Clone(kept), request{id, w.op})
+		next.requests = append(slices.Clone(kept), envelope.Request{ID: id, Op: w.op})
 	}
 	return next, nil
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/internal/strictjson"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/internal/plain"
-	"github.com/setpoint-go/setpoint/store/internal/strictjson"
 )
 
 // Store holds the objects of one kind. It is an informer.ListWatcher, Pager, Equaler, and Bookmarker of them. [Open] returns the Store
@@ -175,9 +175,12 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	if c.encode == nil {
 		c.encode, c.decode = strictjson.Encode[T], strictjson.Decode[T]
 	}
-	values, isPlain := plain.Of[T]()
+	var values *plain.Values[T] // nil if a Memory does not keep values of T as they are
+	if memory != nil && s.cfg.Encode == nil {
+		values, _ = plain.Of[T]()
+	}
 	switch {
-	case memory != nil && s.cfg.Encode == nil && isPlain:
+	case values != nil:
 		s.direct = &direct[T]{memory.items.Kind(kind), values, c, life}
 		s.keeper = s.direct
 	case s.cfg.Encode == nil:

@@ -7,5 +7,4 @@
 //     is an interface without methods.
 //  2. [Encode] rejects a string that is not UTF-8, for which encoding/json silently writes U+FFFD.
 //  3. Each error names the field at fault.
-//  4. If [DecodeEnvelope] decodes something, encoding/json decodes it to the same value.
 package strictjson

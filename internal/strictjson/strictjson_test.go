@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setpoint-go/setpoint/store/internal/strictjson"
+	"github.com/setpoint-go/setpoint/internal/strictjson"
 )
 
 // Rates has parts that not every value of can be encoded.

@@ -1,0 +1,4 @@
+package envelope
+
+// DecodePlain is Decode without encoding/json.
+var DecodePlain = decodePlain
