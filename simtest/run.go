@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
 	"github.com/setpoint-go/setpoint/simtest/internal/database"
+	"github.com/setpoint-go/setpoint/simtest/internal/decoded"
 	"github.com/setpoint-go/setpoint/simtest/internal/fault"
 	"github.com/setpoint-go/setpoint/simtest/internal/live"
 	"github.com/setpoint-go/setpoint/simtest/internal/part"
@@ -142,6 +143,7 @@ type player struct {
 	t        *testing.T
 	world    func() World
 	first    *World             // the first one that was run
+	decoded  decoded.Values     // of all runs
 	patience time.Duration      // defaults to that above
 	warn     func(warns string) // defaults to the standard error, which also shows it if the test never ends
 }
@@ -155,7 +157,7 @@ func (p *player) play(plan fault.Plan) (r *sim.Run) {
 		if p.first == nil {
 			p.first = &w
 		}
-		r = sim.Play(simulated(w), plan, func(r *sim.Run) (sim.Driver, error) { return driverOf(w, r) })
+		r = sim.Play(simulated(w, &p.decoded), plan, func(r *sim.Run) (sim.Driver, error) { return driverOf(w, r) })
 	})
 	return r
 }
@@ -191,13 +193,13 @@ func driverOf(w World, r *sim.Run) (sim.Driver, error) {
 }
 
 // simulated returns a world in the form of package sim.
-func simulated(w World) sim.World {
+func simulated(w World, values *decoded.Values) sim.World {
 	s := sim.World{Same: w.Same, Horizon: w.Horizon, MaxReconciles: w.MaxReconciles}
 	for _, system := range w.Systems {
 		s.Systems = append(s.Systems, sim.System{
 			Name: system.Name, Trusted: system.Trusted, Lease: system.Lease,
 			New: func(p *sim.Process) ([]part.Part, error) {
-				parts, err := system.New(&Env{p: p, all: stores{backend: p.Backend(), newUID: p.Run.NewUID}})
+				parts, err := system.New(&Env{p: p, all: stores{backend: p.Backend(), newUID: p.Run.NewUID, decoded: values}})
 				if err != nil {
 					return nil, err
 				}
@@ -213,7 +215,7 @@ func simulated(w World) sim.World {
 	for _, step := range w.Steps {
 		s.Steps = append(s.Steps, sim.Step{Name: step.Name, Do: func(ctx context.Context, h *database.Handle) error {
 			if user == nil {
-				user = &User{stores{backend: h, newUID: h.NewUID}}
+				user = &User{stores{backend: h, newUID: h.NewUID, decoded: values}}
 			}
 			return step.Do(ctx, user)
 		}})
@@ -225,7 +227,7 @@ func simulated(w World) sim.World {
 		}
 		return func(h *database.Handle) error {
 			if view == nil {
-				view = &View{stores{backend: h, newUID: h.NewUID}}
+				view = &View{stores{backend: h, newUID: h.NewUID, decoded: values}}
 			}
 			return check(view)
 		}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/simtest/internal/decoded"
 	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -105,6 +106,7 @@ type Stores interface {
 type stores struct {
 	backend backend.Backend
 	newUID  func() string
+	decoded *decoded.Values
 	opened  sync.Map // by storeKey
 }
 
@@ -117,7 +119,9 @@ func Open[T any](s Stores, kind string) store.Store[T] {
 	if opened, ok := all.opened.Load(key); ok {
 		return opened.(store.Store[T])
 	}
-	opened, err := store.Open[T](all.backend, kind, store.Config[T]{NewUID: all.newUID})
+	cfg := store.Config[T]{NewUID: all.newUID}
+	cfg.Encode, cfg.Decode = decoded.Codec[T](all.decoded)
+	opened, err := store.Open[T](all.backend, kind, cfg)
 	if err != nil {
 		panic(fmt.Errorf("simtest: %w", err))
 	}
