@@ -41,7 +41,7 @@
 //	setpoint_controller_reconciles_total                 counter    controller,outcome   reconciles by controller.Outcome, in lower case
 //	setpoint_controller_fenced_reconciles_total          counter    controller       reconciles that ended with a fenced write
 //	setpoint_controller_held_keys                        gauge      by,controller    keys that have to wait; by says why
-//	setpoint_controller_oldest_held_seconds              gauge      by,controller    age of the key that has been held the longest
+//	setpoint_controller_oldest_held_seconds              gauge      by,controller    age of the oldest held key
 //	setpoint_controller_cache_lag_seconds                gauge      controller,informer  time from a write until the cache shows it
 //	setpoint_controller_unmapped_objects                 gauge      controller       objects whose mapping to keys has failed
 //	setpoint_controller_paused                           gauge      controller       1 between Pause and Resume

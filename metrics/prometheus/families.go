@@ -61,7 +61,7 @@ func newFamilies() *families {
 	fs.outcomes = fs.counter("setpoint_controller_reconciles_total", "Reconciles, by outcome", controller, "outcome")
 	fs.fenced = fs.counter("setpoint_controller_fenced_reconciles_total", "Reconciles that ended with a fenced write", controller)
 	fs.held = fs.gauge("setpoint_controller_held_keys", "Keys that are to be reconciled and have to wait, by reason", controller, "by")
-	fs.oldestHeld = fs.largest("setpoint_controller_oldest_held_seconds", "How long the key held the longest has been held, by reason", controller, "by")
+	fs.oldestHeld = fs.largest("setpoint_controller_oldest_held_seconds", "For how long the oldest held key has been held, by reason", controller, "by")
 	fs.cacheLag = fs.largest("setpoint_controller_cache_lag_seconds",
 		"How long a cache took to show the last write of a reconcile, or has not shown it", controller, "informer")
 	fs.unmapped = fs.gauge("setpoint_controller_unmapped_objects", "Objects that could not be mapped to keys and are tried again", controller)
