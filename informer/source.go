@@ -86,7 +86,7 @@ type List[T any] struct {
 // in package informertest checks that, and the rest of this contract.
 type ListWatcher[T any] interface {
 	// List returns every object, and the version at which the list is current: a Watch after that version yields
-	// every change that the list does not show. Neither the slice nor the objects may change afterwards.
+	// every change that the list does not show. Neither the slice nor the objects may change afterward.
 	List(ctx context.Context) (List[T], error)
 
 	// Watch yields every change after the given version, in order of version. When the watch must end, it yields an error, with a zero
@@ -110,7 +110,7 @@ type Pager[T any] interface {
 	// ListPages yields what List returns, in pages. Every object is on one page. All pages have the same version, at which the whole list
 	// is current. There is at least one page; a page may be empty. If ListPages cannot continue, it yields an error with a zero List, such
 	// as the cause of ctx when ctx ends. If it ends without an error, the list is complete. Pages and their objects must not change
-	// afterwards. The consumer may end it early by leaving its loop.
+	// afterward. The consumer may end it early by leaving its loop.
 	ListPages(ctx context.Context) iter.Seq2[List[T], error]
 }
 

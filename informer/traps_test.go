@@ -140,7 +140,7 @@ func TestVersionSharedByEventsIsReachedWithLast(t *testing.T) {
 }
 
 // This is a stress test for the race detector. Whatever a handler is doing when Run ends, nothing hangs, and no
-// callback runs afterwards.
+// callback runs afterward.
 func TestHandlersAreAddedAndRemovedWhileRunEnds(t *testing.T) {
 	for round := range 30 {
 		synctest.Test(t, func(t *testing.T) {

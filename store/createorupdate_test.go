@@ -88,7 +88,7 @@ func TestCreateOrUpdateReturnsErrorAfterLostReply(t *testing.T) {
 	assert.EqualValues(t, 1, o.Version, "it was there")
 }
 
-// seenThen lets a cache see the objects of apps, and returns it. It sees nothing of what happens afterwards.
+// seenThen lets a cache see the objects of apps, and returns it. It sees nothing of what happens afterward.
 func seenThen(t *testing.T, apps store.Store[App]) *cache.Indexer[string, object] {
 	t.Helper()
 	seen := cache.NewIndexer(store.Key[App])

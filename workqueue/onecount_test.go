@@ -79,9 +79,9 @@ func TestRevivedKeyHasFullBudgetAndInitialBackoff(t *testing.T) {
 func TestKeyReadyInsteadOfParkedRestartsBackoff(t *testing.T) {
 	for name, limiter := range limiters {
 		for when, spend := range map[string]func(q *workqueue.Queue[string]){
-			"dirty":            func(q *workqueue.Queue[string]) { q.Get(); q.Add("k"); q.AddRateLimited("k"); q.Done("k") },
-			"dirty afterwards": func(q *workqueue.Queue[string]) { q.Get(); q.AddRateLimited("k"); q.Add("k"); q.Done("k") },
-			"ready":            func(q *workqueue.Queue[string]) { q.Add("k"); q.AddRateLimited("k") },
+			"dirty":           func(q *workqueue.Queue[string]) { q.Get(); q.Add("k"); q.AddRateLimited("k"); q.Done("k") },
+			"dirty afterward": func(q *workqueue.Queue[string]) { q.Get(); q.AddRateLimited("k"); q.Add("k"); q.Done("k") },
+			"ready":           func(q *workqueue.Queue[string]) { q.Add("k"); q.AddRateLimited("k") },
 		} {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

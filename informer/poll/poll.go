@@ -82,7 +82,7 @@ type Config[T any] struct {
 	Logger *slog.Logger
 }
 
-// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterwards. Calls of
+// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterward. Calls of
 // list do not overlap. A panic of list or key counts as an error of the poll. The error of New names each field of cfg that is out of its
 // bounds. New panics if list or key is nil.
 func New[K comparable, T any](

@@ -74,7 +74,7 @@ type Backend interface {
 // An error ends the Transact, which returns it unchanged and writes nothing.
 //
 // A Decide must be fast and pure: it may be called several times, each time with the current record, and the last call counts. It must not
-// call the backend. It must not change or keep the bytes and maps of have, and those of next must not change afterwards.
+// call the backend. It must not change or keep the bytes and maps of have, and those of next must not change afterward.
 type Decide func(have Record) (next *Record, err error)
 
 // Record is the data that a backend keeps under a kind and a key.

@@ -334,7 +334,7 @@ func TableSQL(cfg TableConfig) (string, error) {
 //
 // The triggers fire on INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and COPY. They miss two kinds of writes:
 //
-//   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterwards.
+//   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterward.
 //   - Writes directly to a partition, which fire no trigger of the partitioned table. Call InstallTable for the partition.
 func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) error {
 	if pool == nil {

@@ -120,7 +120,7 @@ func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 	assert.NotZero(t, kept)
 }
 
-// While a list reads a snapshot, later writes cannot leave the WAL. Afterwards, the WAL is reused from its beginning.
+// While a list reads a snapshot, later writes cannot leave the WAL. Afterward, the WAL is reused from its beginning.
 func TestLongListKeepsWALOnlyWhileItRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(tempDir(t), "x.db")

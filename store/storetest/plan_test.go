@@ -111,7 +111,7 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 			require.ErrorIs(t, c.hit(t.Context(), s), down)
 			require.Equal(t, 1, in.Hits(), "calls that do not match are not counted")
 			for _, call := range s.Calls() {
-				assert.Zero(t, call.Args, "the caller may change its arguments afterwards")
+				assert.Zero(t, call.Args, "the caller may change its arguments afterward")
 			}
 		})
 	}

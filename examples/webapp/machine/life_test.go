@@ -192,7 +192,7 @@ func TestStopKillsAfterGracePeriod(t *testing.T) {
 		w.untilGone()
 		w.logged("id=a-1", `status="exit status 0"`)
 	})
-	t.Run("afterwards it kills", func(t *testing.T) {
+	t.Run("afterward it kills", func(t *testing.T) {
 		w := run(t, machine.Config{Grace: time.Nanosecond})
 		r := w.running("a-1")
 		suspend(t, r.PID)
