@@ -11,7 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -132,16 +131,17 @@ func (r *recorder) handler() informer.Handler[string, site] {
 	return informer.Handler[string, site]{
 		OnAdd: func(s site, initial bool) {
 			r.call(fmt.Sprintf("add %s.%d initial=%t", s.Name, s.Rev, initial), func(known site, ok bool) {
-				assert.False(r.t, ok, "add of %v, but it knows %v", s, known)
+				if ok {
+					r.t.Errorf("add of %v, but it knows %v", s, known)
+				}
 				r.known[s.Name] = s
 			}, s.Name)
 		},
 		OnUpdate: func(old, s site) {
 			r.call(fmt.Sprintf("update %s.%d %d", s.Name, old.Rev, s.Rev), func(known site, ok bool) {
-				assert.True(r.t, ok, "update to %v, but it knows nothing", s)
-				assert.Equal(r.t, known, old, "update to %v", s)
-				assert.GreaterOrEqual(r.t, s.Rev, old.Rev, "update from %v to %v", old, s)
-				assert.True(r.t, r.gaps || s.Life == old.Life, "update from %v to %v", old, s)
+				if !ok || known != old || s.Rev < old.Rev || !r.gaps && s.Life != old.Life {
+					r.t.Errorf("update from %v to %v, but it knows %v (%t)", old, s, known, ok)
+				}
 				r.known[s.Name] = s
 			}, s.Name)
 		},
@@ -151,10 +151,9 @@ func (r *recorder) handler() informer.Handler[string, site] {
 				what += " unknown"
 			}
 			r.call(what, func(known site, ok bool) {
-				assert.True(r.t, ok, "delete of %v, but it knows nothing", d)
-				assert.Equal(r.t, d.Key, d.Object.Name)
-				assert.GreaterOrEqual(r.t, d.Object.Rev, known.Rev, "delete of %v, but it knows %v", d, known)
-				assert.True(r.t, r.gaps || d.Object.Life == known.Life, "delete of %v, but it knows %v", d, known)
+				if o := d.Object; !ok || o.Name != d.Key || o.Rev < known.Rev || !r.gaps && o.Life != known.Life {
+					r.t.Errorf("delete of %v, but it knows %v (%t)", d, known, ok)
+				}
 				delete(r.known, d.Key)
 			}, d.Key)
 		},
@@ -163,7 +162,9 @@ func (r *recorder) handler() informer.Handler[string, site] {
 
 func (r *recorder) call(what string, check func(known site, ok bool), key string) {
 	r.mu.Lock()
-	assert.False(r.t, r.busy, "%s while another call runs", what)
+	if r.busy {
+		r.t.Errorf("%s while another call runs", what)
+	}
 	r.busy = true
 	if r.check != nil {
 		r.check()
@@ -171,8 +172,12 @@ func (r *recorder) call(what string, check func(known site, ok bool), key string
 	known, ok := r.known[key]
 	check(known, ok)
 	initial := strings.HasSuffix(what, "initial=true")
-	assert.False(r.t, initial && r.tail, "%s after others", what)
-	assert.True(r.t, r.gaps || !strings.HasSuffix(what, "unknown"), "%s, but no event was missed", what)
+	if initial && r.tail {
+		r.t.Errorf("%s after others", what)
+	}
+	if !r.gaps && strings.HasSuffix(what, "unknown") {
+		r.t.Errorf("%s, but no event was missed", what)
+	}
 	r.tail = r.tail || !initial
 	r.calls = append(r.calls, what)
 	r.mu.Unlock()

@@ -32,8 +32,8 @@ type past struct {
 	rnd    *rand.Rand
 	src    *informertest.Source[string, site]
 	in     *informer.Informer[string, site]
-	broken knob[string] // the names that have no index
-	states map[string][]moment
+	broken knob[string]        // the names that have no index
+	states map[string][]moment // from the last one that the cache had to hold, when it was checked
 	life   int
 	seen   informer.Version
 }
@@ -58,6 +58,9 @@ func newPast(seed uint64) *past {
 
 func (p *past) change() {
 	name := string("abc"[p.rnd.IntN(3)])
+	if p.states[name] == nil {
+		p.states[name] = []moment{{}}
+	}
 	if p.rnd.IntN(3) > 0 {
 		rev := int(p.src.Version()) + 1
 		p.states[name] = append(p.states[name], moment{p.src.Put(site{Name: name, Life: p.life, Rev: rev}), rev})
@@ -95,10 +98,10 @@ func (p *past) check() string {
 	}
 	p.seen = v
 	for name, states := range p.states {
-		states = append([]moment{{}}, states...)
 		for len(states) > 1 && states[1].at <= v {
 			states = states[1:]
 		}
+		p.states[name] = states
 		s, _ := p.in.Get(name)
 		if !slices.ContainsFunc(states, func(m moment) bool { return m.rev == s.Rev }) {
 			return fmt.Sprintf("at version %d the cache holds %v, and of %s there were %v", v, s, name, states)

@@ -208,6 +208,7 @@ func (p *process) end() error {
 // Three processes write, and one of them is killed again and again, often in the middle of a write. No write that was
 // acknowledged is lost, none is applied twice, and a cache in another process ends up with what is stored.
 func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
+	t.Parallel()
 	const enough, tooMany = 20, 100
 	path := filepath.Join(t.TempDir(), "log")
 	db := handle(t, path)

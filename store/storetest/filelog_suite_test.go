@@ -26,6 +26,7 @@ func handle(t *testing.T, path string) *fileLog {
 }
 
 func TestFileLogPassesSuiteThroughTwoHandles(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Database {
 		path := filepath.Join(t.TempDir(), "log")
 		return storetest.Database{

@@ -239,6 +239,7 @@ func twins(wrap func(h *twinHandle) backend.Backend) storetest.Database {
 }
 
 func TestCorrectBackendPassesSuite(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return &broken{twinHandle: h} }) // with no mistake
@@ -280,6 +281,7 @@ func (s slow) Transact(
 
 // A case may take longer than Patience, if every single call is fast enough.
 func TestSlowBackendPassesSuite(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return slow{&broken{twinHandle: h}} })
