@@ -3,9 +3,8 @@ package writers
 import (
 	"context"
 	"iter"
+	"slices"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -56,8 +55,12 @@ func TestAuditFindsWhatWatchLeavesOutOrInvents(t *testing.T) {
 	} {
 		a := &audit{Backend: told{changes: c.changes}}
 		for _, err := range a.Watch(t.Context(), Kind, backend.Query{}, c.after) {
-			assert.NoError(t, err)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
-		assert.Equal(t, c.want, a.compare(left, lost), name)
+		if got := a.compare(left, lost); !slices.Equal(got, c.want) {
+			t.Errorf("%s: the audit finds %q, want %q", name, got, c.want)
+		}
 	}
 }
