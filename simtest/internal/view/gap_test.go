@@ -1,11 +1,9 @@
 package view_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -15,15 +13,21 @@ func TestGapEndsWithList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := viewIn(t, &run{})
 		v.Freeze("to", 3, true)
-		require.True(t, v.Thaw(true))
-		_, err := v.Next(t.Context(), 3)
-		require.ErrorIs(t, err, backend.ErrExpired)
-		assert.EqualValues(t, 9, v.Lists("to"))
+		if !v.Thaw(true) {
+			t.Error("there was no gap to end")
+		}
+		if _, err := v.Next(t.Context(), 3); !errors.Is(err, backend.ErrExpired) {
+			t.Errorf("Next after the gap returns %v, want %v", err, backend.ErrExpired)
+		}
+		if got := v.Lists("to"); got != 9 {
+			t.Errorf(`v.Lists("to") = %d, want 9`, got)
+		}
 
 		v.Freeze("to", 3, true)
 		v.Relist("to")
-		_, err = v.Next(t.Context(), 3)
-		require.ErrorIs(t, err, backend.ErrExpired)
+		if _, err := v.Next(t.Context(), 3); !errors.Is(err, backend.ErrExpired) {
+			t.Errorf("Next after the last change returns %v, want %v", err, backend.ErrExpired)
+		}
 	})
 }
 
@@ -32,10 +36,12 @@ func TestLagEndsWithoutList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := viewIn(t, &run{})
 		v.Freeze("to", 3, false)
-		require.True(t, v.Thaw(false))
-		limit, err := v.Next(t.Context(), 3)
-		require.NoError(t, err)
-		assert.EqualValues(t, 9, limit)
+		if !v.Thaw(false) {
+			t.Error("there was no lag to end")
+		}
+		if limit, err := v.Next(t.Context(), 3); limit != 9 || err != nil {
+			t.Errorf("Next returns %d, %v, want 9", limit, err)
+		}
 	})
 }
 
@@ -44,8 +50,12 @@ func TestGapLastsUntilItsLastChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := viewIn(t, &run{})
 		v.Freeze("to", 3, true)
-		assert.False(t, v.Thaw(false))
+		if v.Thaw(false) {
+			t.Error("a lag has ended")
+		}
 		v.Relist("from")
-		assert.EqualValues(t, 3, v.Lists("to"))
+		if got := v.Lists("to"); got != 3 {
+			t.Errorf(`v.Lists("to") = %d, want 3`, got)
+		}
 	})
 }
