@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"math"
 	"slices"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -43,9 +44,14 @@ func (m *fifoModel) operation(v uint64, applied bool) *operation {
 
 // version returns the highest version that was announced and of which, and of all before, everything is applied.
 func (m *fifoModel) version() (v uint64) {
+	missing := uint64(math.MaxUint64) // the lowest version that is not applied
 	for _, op := range m.ops {
-		lowest := slices.ContainsFunc(m.ops, func(o *operation) bool { return !o.applied && o.version <= op.version })
-		if !lowest {
+		if !op.applied {
+			missing = min(missing, op.version)
+		}
+	}
+	for _, op := range m.ops {
+		if op.version < missing {
 			v = max(v, op.version)
 		}
 	}
