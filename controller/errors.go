@@ -52,9 +52,16 @@ func isFenced(err error) bool {
 }
 
 // after returns a unique error that says which limit was exceeded.
-func after(sentinel error, limit time.Duration) error {
-	return fmt.Errorf("%w: %v have passed", sentinel, limit)
+func after(sentinel error, limit time.Duration) error { return &limitError{sentinel, limit} }
+
+// limitError makes its text when it is read: each controller has such errors, and most never need them.
+type limitError struct {
+	sentinel error
+	limit    time.Duration
 }
+
+func (e *limitError) Error() string { return fmt.Sprintf("%v: %v have passed", e.sentinel, e.limit) }
+func (e *limitError) Unwrap() error { return e.sentinel }
 
 // checkError calls the methods of err that are used later, so that a panic in one of them happens here, where it is recovered.
 func checkError(err error) {

@@ -43,7 +43,7 @@ type World struct {
 	// key that is ready is reconciled. In run mode, the real manager.Manager runs them, with the goroutines of informers and
 	// workers. Each process has an elector if its system has a Lease, and stops in order at the end and at a restart. The kit still
 	// decides what happens when: each reconcile and each call of the Env waits for its turn, and controllers are paused until it
-	// is theirs. Run mode tests more, and takes about twice as long. A failure in one mode is one in the other, except for what
+	// is theirs. Run mode tests more, and takes about three times as long. A failure in one mode is one in the other, except for what
 	// only run mode has: a part that ends by itself or does not stop, and several workers.
 	Mode string
 

@@ -230,8 +230,11 @@ func EnvelopeOf(r backend.Record) (e Envelope) {
 }
 
 func deleting(r backend.Record) bool {
-	return Says(r, "deleting") && r.Version != 0 && EnvelopeOf(r).Deleting != ""
+	return Says(r, "deleting") && r.Version != 0
 }
 
-// Says reports whether the envelope of a record may have a field. It is much faster than decoding, and most have none of them.
-func Says(r backend.Record, field string) bool { return bytes.Contains(r.Meta, []byte(`"`+field+`"`)) }
+// Says reports whether the envelope of a record has a field. It is much faster than decoding, and most have none of them. Within a text, the
+// quotes would be escaped.
+func Says(r backend.Record, field string) bool {
+	return bytes.Contains(r.Meta, []byte(`"`+field+`":`))
+}

@@ -25,10 +25,10 @@ type valuesOf[T any] struct {
 // default codec has to do.
 func Codec[T any](all *Values) (encode func(T) ([]byte, error), decode func([]byte) (T, error)) {
 	t := reflect.TypeFor[T]()
-	if !isFlat(t) {
+	of, ok := all.byType.Load(t)
+	if !ok && !isFlat(t) {
 		return nil, nil
 	}
-	of, ok := all.byType.Load(t)
 	if !ok {
 		of, _ = all.byType.LoadOrStore(t, &valuesOf[T]{byText: make(map[string]T)})
 	}

@@ -81,7 +81,7 @@ func (l *loop[K]) Step(ctx context.Context, key string) string {
 		case report.Err != nil:
 			return fmt.Sprintf("%s: %v", report.Outcome, report.Err)
 		default:
-			return fmt.Sprint(report.Outcome)
+			return report.Outcome.String()
 		}
 	}
 	return ""
