@@ -76,7 +76,7 @@ func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer
 				t.err = e.codec.read(&st, &c.Record)
 				t.key, t.object, t.hidden = c.Record.Key, st.Object, st.hidden
 			}
-			if known := new(memdb.ExpiredError); errors.Is(err, backend.ErrExpired) && !errors.As(err, &known) {
+			if errors.Is(err, backend.ErrExpired) && !errors.As(err, new(*memdb.ExpiredError)) {
 				err = &Error{Op: opWatch, Kind: e.kind, Want: after, Err: err}
 			}
 			if !yield(t, err) {

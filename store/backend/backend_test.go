@@ -25,11 +25,22 @@ func TestRecordRoundTrips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back backend.Record
+		var back, adopted backend.Record
+		if err := adopted.Adopt(bytes.Clone(b)); err != nil {
+			t.Fatalf("adopted.Adopt(b): %v", err)
+		}
+		value := bytes.Clone(adopted.Value)
+		_ = append(adopted.Meta, "overflow"...)
+		if !bytes.Equal(value, adopted.Value) {
+			t.Error("the value has changed when the envelope has grown")
+		}
 		if err := back.UnmarshalBinary(b); err != nil {
 			t.Fatalf("back.UnmarshalBinary(b): %v", err)
 		}
 		clear(b) // it keeps nothing of the bytes
+		if !(bytes.Equal(adopted.Meta, back.Meta) && bytes.Equal(adopted.Value, back.Value)) {
+			t.Error("want bytes.Equal(adopted.Meta, back.Meta) && bytes.Equal(adopted.Value, back.Value)")
+		}
 		if got, want := back.Before == nil, r.Before == nil; got != want {
 			t.Errorf("back.Before == nil = %v, want %v", got, want)
 		}

@@ -58,6 +58,16 @@ func appendMap(b []byte, m map[string]string) []byte {
 
 // UnmarshalBinary sets r to the record that MarshalBinary encoded as b. Empty maps become nil, except for Before. It does not keep b.
 func (r *Record) UnmarshalBinary(b []byte) error {
+	if err := r.Adopt(b); err != nil {
+		return err
+	}
+	both := slices.Concat(r.Meta, r.Value) // one allocation
+	r.Meta, r.Value = both[:len(r.Meta):len(r.Meta)], both[len(r.Meta):]
+	return nil
+}
+
+// Adopt is UnmarshalBinary without a copy: Meta and Value are parts of b. The caller must not use b afterward.
+func (r *Record) Adopt(b []byte) error {
 	if len(b) < 2 || b[0] != format || b[1] > bitDeleted|bitBefore {
 		return errFormat
 	}
@@ -69,9 +79,7 @@ func (r *Record) UnmarshalBinary(b []byte) error {
 			next.Before = map[string]string{}
 		}
 	}
-	meta, value := d.bytes(), d.bytes()
-	both := slices.Concat(meta, value) // one allocation
-	next.Meta, next.Value = both[:len(meta):len(meta)], both[len(meta):]
+	next.Meta, next.Value = d.bytes(), d.bytes()
 	if d.failed || len(d.rest) > 0 {
 		return errFormat
 	}
@@ -101,7 +109,7 @@ func (d *decoder) bytes() []byte {
 		d.failed, d.rest = true, nil
 		return nil
 	}
-	b := d.rest[:n]
+	b := d.rest[:n:n]
 	d.rest = d.rest[n:]
 	return b
 }

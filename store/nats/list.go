@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -53,28 +54,25 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 			return err
 		}
 	}
-	keys := make([]string, 0, len(s.records))
-	for key := range s.records {
-		if q.Matches(key, nil) || len(q.Labels) > 0 {
-			keys = append(keys, key)
-		}
+	entries := s.last()
+	if len(q.Labels) == 0 {
+		entries = slices.DeleteFunc(entries, func(e entry) bool { return !q.Matches(e.key, nil) })
 	}
-	slices.Sort(keys)
-	for first := true; first || len(keys) > 0; first = false {
-		n := min(pageSize, len(keys))
+	for first := true; first || len(entries) > 0; first = false {
+		n := min(pageSize, len(entries))
 		page := backend.Page{Version: s.version, Records: make([]backend.Record, 0, n)}
-		for _, key := range keys[:n] {
-			at := s.records[key]
-			delete(s.records, key) // so that a list of a million is not held twice
-			r, err := decode(key, at.sequence, at.data)
+		for i := range entries[:n] {
+			e := &entries[i]
+			r, err := decode(e.key, e.sequence, e.data)
 			if err != nil {
 				return err
 			}
-			if q.Matches(key, r.Labels) {
+			e.data = nil // so that a list of a million is not held twice
+			if q.Matches(r.Key, r.Labels) {
 				page.Records = append(page.Records, r)
 			}
 		}
-		keys = keys[n:]
+		entries = entries[n:]
 		if !yield(page) {
 			return nil
 		}
@@ -82,15 +80,31 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	return nil
 }
 
-// snapshot is the objects of a kind at one version, without tombstones.
+// snapshot is the objects of a kind at one version.
 type snapshot struct {
 	version informer.Version
-	records map[string]entry // by key
+	entries []entry // as they were read; the last one of a key counts
 }
 
 type entry struct {
+	key      string
 	sequence uint64
 	data     []byte // of the record
+	deleted  bool   // it is a tombstone
+}
+
+// last returns the last entry of each key that is not a tombstone, in order of key. It uses the memory of s.entries.
+func (s *snapshot) last() []entry {
+	slices.SortStableFunc(s.entries, func(a, b entry) int { return strings.Compare(a.key, b.key) })
+	all := s.entries[:0]
+	for i, e := range s.entries {
+		if next := i + 1; e.deleted || next < len(s.entries) && s.entries[next].key == e.key {
+			continue
+		}
+		all = append(all, e)
+	}
+	clear(s.entries[len(all):])
+	return all
 }
 
 // snapshot reads a kind at one version. List says why it is consistent.
@@ -112,7 +126,7 @@ func (b *Backend) snapshot(ctx context.Context, pattern string) (s snapshot, err
 	if err != nil {
 		return s, err
 	}
-	s = snapshot{version: after.version, records: map[string]entry{}}
+	s = snapshot{version: after.version}
 	var end uint64 // the list is complete when the message with this sequence has been read
 	if lastOfKind != nil {
 		end = lastOfKind.Sequence
@@ -155,10 +169,6 @@ func (s *snapshot) add(subjects *subjects, m *message) error {
 	if err != nil {
 		return err
 	}
-	if m.deleted {
-		delete(s.records, key)
-		return nil
-	}
-	s.records[key] = entry{m.sequence, m.data}
+	s.entries = append(s.entries, entry{key, m.sequence, m.data, m.deleted})
 	return nil
 }

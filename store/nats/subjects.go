@@ -74,6 +74,9 @@ func escape(name string) string {
 
 // unescape is the reverse of escape.
 func unescape(token string) (string, error) {
+	if strings.IndexByte(token, '=') < 0 {
+		return token, nil
+	}
 	var b strings.Builder
 	b.Grow(len(token))
 	for i := 0; i < len(token); i++ {

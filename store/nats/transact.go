@@ -97,7 +97,7 @@ func found(msg *jetstream.RawStreamMsg, err error) (*jetstream.RawStreamMsg, err
 }
 
 func decode(key string, sequence uint64, data []byte) (r backend.Record, err error) {
-	if err := r.UnmarshalBinary(data); err != nil {
+	if err := r.Adopt(data); err != nil {
 		return backend.Record{}, fmt.Errorf("the record of version %d: %w", sequence, err)
 	}
 	r.Key, r.Version = key, informer.Version(sequence)

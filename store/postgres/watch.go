@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -79,8 +80,11 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
+		n := 0 // changes of a page
 		next := func(ctx context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
-			return b.changes(ctx, kind, after)
+			all, upTo, err := b.changes(ctx, kind, after, n)
+			n = len(all)
+			return all, upTo, err
 		}
 		watch := follow.Records(b.cfg.Poll, &b.listener.notified, q, batchSize, next)
 		leave := b.listener.join()
@@ -91,25 +95,26 @@ func (b *Backend) Watch(
 	}
 }
 
-// changes returns the next changes of a kind after a version, and the version up to which they are complete.
+// changes returns the next changes of a kind after a version, and the version up to which they are complete. It expects n changes.
 func (b *Backend) changes(
-	ctx context.Context, kind string, after informer.Version,
+	ctx context.Context, kind string, after informer.Version, n int,
 ) (all []backend.Change, upTo informer.Version, err error) {
 	var version, horizon int64
 	var found, lost bool
+	all = make([]backend.Change, 0, n)
 	err = inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
 		rows, err := b.pool.Query(ctx, b.statements.changes, kind, int64(after), batchSize)
 		if err != nil {
 			return err
 		}
-		var key *string
+		var key pgtype.Text
 		var object row
 		_, err = pgx.ForEachRow(rows, append([]any{&version, &horizon, &lost, &key}, object.shared()...), func() error {
 			found = true
 			if !object.there() {
 				return nil
 			}
-			r, err := object.decode(*key)
+			r, err := object.decode(key.String)
 			if err != nil {
 				return err
 			}
