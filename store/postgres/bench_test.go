@@ -130,23 +130,40 @@ var rows = dbtest.Rows()
 
 // bareRows makes the table bare, with the values of the objects that fill makes.
 func bareRows(b *testing.B, pool *pgxpool.Pool, n int) {
-	exec(b, pool, "CREATE TABLE bare (key text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL UNIQUE, value jsonb NOT NULL)")
-	exec(b, pool, "INSERT INTO bare SELECT 'key ' || n, n, $2::jsonb FROM generate_series(1, $1::integer) n", n, fmt.Sprintf(`{"Image":"%s"}`, dbtest.Image))
+	exec(b, pool, `CREATE TABLE bare (key text COLLATE "C" PRIMARY KEY, version bigint NOT NULL UNIQUE, uid uuid NOT NULL, generation bigint NOT NULL,
+		created timestamptz NOT NULL, value jsonb NOT NULL)`)
+	exec(b, pool, `INSERT INTO bare SELECT 'key ' || n, n, gen_random_uuid(), 1, now(), $2::jsonb FROM generate_series(1, $1::integer) n`,
+		n, fmt.Sprintf(`{"Image":"%s"}`, dbtest.Image))
 	exec(b, pool, "ANALYZE bare")
 }
 
-// readBare reads the rows that a query returns: a key and a value. pgx decodes the value by encoding/json.
-func readBare(b *testing.B, pool *pgxpool.Pool, query string, args ...any) (apps []dbtest.App) {
-	found, err := pool.Query(b.Context(), query, args...)
+// readBare calls use with the key and the value of each row that the rest of a query finds. pgx decodes the value by encoding/json.
+func readBare(b *testing.B, pool *pgxpool.Pool, use func(dbtest.App), rest string, args ...any) (n int) {
+	found, err := pool.Query(b.Context(), "SELECT key, value FROM bare "+rest, args...)
 	require.NoError(b, err)
 	var key string
 	var app dbtest.App
 	_, err = pgx.ForEachRow(found, []any{&key, &app}, func() error {
-		apps = append(apps, app)
+		n++
+		use(app)
 		return nil
 	})
 	require.NoError(b, err)
-	return apps
+	return n
+}
+
+// readBareObjects calls use with each row that the rest of a query finds, as an object with its metadata.
+func readBareObjects(b *testing.B, pool *pgxpool.Pool, use func(store.Object[dbtest.App]), rest string, args ...any) (n int) {
+	found, err := pool.Query(b.Context(), "SELECT key, version, uid::text, generation, created, value FROM bare "+rest, args...)
+	require.NoError(b, err)
+	var o store.Object[dbtest.App]
+	_, err = pgx.ForEachRow(found, []any{&o.Key, &o.Version, &o.UID, &o.Generation, &o.Created, &o.Value}, func() error {
+		n++
+		use(o)
+		return nil
+	})
+	require.NoError(b, err)
+	return n
 }
 
 // fill makes objects, each with a version of its own, as copies of one that the package has written.
@@ -181,14 +198,24 @@ func logName(cfg postgres.TableConfig) string {
 }
 
 // BenchmarkList compares a list of objects, decoded, and a list of the rows of a table, with the same number of rows that pgx reads
-// and decodes.
+// and decodes. For objects there are two bare clients. One reads rows that have what an object has: a version, an id, a generation, and a
+// time besides the key and the value. The other one reads only the key and the value, which is less than a store has to read.
 func BenchmarkList(b *testing.B) {
 	pool := connect(b, servertest.Postgres(b, "fsync=off", "max_wal_size=4GB").Addr())
 	bareRows(b, pool, *rows)
 	objects := fill(b, pool, *rows)
 	table, cfg, _ := fillTable(b, pool, *rows, 0)
 	b.Run("objects/bare", func(b *testing.B) {
-		dbtest.EachRead(b, *rows, func() (int, error) { return len(readBare(b, pool, "SELECT key, value FROM bare ORDER BY key")), nil })
+		dbtest.EachRead(b, *rows, func() (int, error) {
+			var all []store.Object[dbtest.App]
+			return readBareObjects(b, pool, func(o store.Object[dbtest.App]) { all = append(all, o) }, "ORDER BY key"), nil
+		})
+	})
+	b.Run("objects/values", func(b *testing.B) {
+		dbtest.EachRead(b, *rows, func() (int, error) {
+			var all []dbtest.App
+			return readBare(b, pool, func(app dbtest.App) { all = append(all, app) }, "ORDER BY key"), nil
+		})
 	})
 	b.Run("objects/setpoint", func(b *testing.B) { dbtest.List(b, objects, *rows) })
 	b.Run("table/bare", func(b *testing.B) {
@@ -206,9 +233,9 @@ func readSites(b *testing.B, pool *pgxpool.Pool, query string) (int, error) {
 }
 
 // BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with the same number of rows that
-// pgx reads by version and decodes. For a table there are two bare clients: one reads the change log in pages, as a program with bounded
-// memory has to. The other joins the whole log with the whole table in one statement. It runs on two cores of the server, and its memory
-// grows with the log.
+// pgx reads by version and decodes, in a process that holds a list of all objects. The bare clients for objects are those of BenchmarkList.
+// For a table there are two as well. One reads the change log in pages, as a program with bounded memory has to. The other one joins the
+// whole log with the whole table in one statement. It may run on two cores of the server, and its memory grows with the log.
 func BenchmarkDrain(b *testing.B) {
 	changes := *rows / 10
 	pool := connect(b, servertest.Postgres(b, "fsync=off", "max_wal_size=4GB").Addr())
@@ -218,10 +245,14 @@ func BenchmarkDrain(b *testing.B) {
 	held, err := objects.List(b.Context()) // as the cache of a process that comes back holds them
 	require.NoError(b, err)
 	defer runtime.KeepAlive(held)
+	const after = "WHERE version > $1 ORDER BY version"
 	b.Run("objects/bare", func(b *testing.B) {
 		dbtest.EachRead(b, changes, func() (int, error) {
-			return len(readBare(b, pool, "SELECT key, value FROM bare WHERE version > $1 ORDER BY version", *rows-changes)), nil
+			return readBareObjects(b, pool, func(store.Object[dbtest.App]) {}, after, *rows-changes), nil
 		})
+	})
+	b.Run("objects/values", func(b *testing.B) {
+		dbtest.EachRead(b, changes, func() (int, error) { return readBare(b, pool, func(dbtest.App) {}, after, *rows-changes), nil })
 	})
 	b.Run("objects/setpoint", func(b *testing.B) { dbtest.Drain(b, objects, informer.Version(*rows-changes), changes) })
 	b.Run("table/bare", func(b *testing.B) {
