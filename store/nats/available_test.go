@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,19 +48,21 @@ func TestOpenWaitsUntilJetStreamIsAvailable(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() { ended <- call(t.Context(), js, cfg) }() // ends when JetStream responds; the test waits for it
 			asks("nobody responds")
-			leaderless, err := there.Conn().Subscribe("later.>", func(m *natsgo.Msg) {
-				_ = m.Respond([]byte(`{"error": {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}}`))
-			})
-			require.NoError(t, err)
-			asks("a server knows no leader")
-			require.NoError(t, leaderless.Unsubscribe())
+			var elected atomic.Bool
+			// One subscription for both phases: a message that arrives while one replaces the other would be lost, and not be repeated.
 			_, err = there.Conn().Subscribe("later.>", func(m *natsgo.Msg) {
+				if !elected.Load() {
+					_ = m.Respond([]byte(`{"error": {"code": 503, "err_code": 10008, "description": "JetStream system temporarily unavailable"}}`))
+					return
+				}
 				reply, err := there.Conn().Request("$JS.API."+strings.TrimPrefix(m.Subject, "later."), m.Data, 10*time.Second)
 				if assert.NoError(t, err) {
 					assert.NoError(t, m.Respond(reply.Data))
 				}
 			})
 			require.NoError(t, err)
+			asks("a server knows no leader")
+			elected.Store(true)
 			require.NoError(t, <-ended)
 		})
 	}
