@@ -205,7 +205,7 @@ func (r *reader) pause(read bool) {
 // everything without that.
 func (r *reader) bind(cancel context.CancelFunc) {
 	r.release()
-	if r.ctx == r.all {
+	if r.ctx.Done() == r.all.Done() {
 		return
 	}
 	r.unbind = context.AfterFunc(r.ctx, cancel)

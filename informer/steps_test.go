@@ -135,6 +135,25 @@ func TestReadEndsWithContextAndKeepsWatch(t *testing.T) {
 	})
 }
 
+// detailed is a context that cannot be compared with ==.
+type detailed struct {
+	context.Context
+	details []string
+}
+
+func TestReadTakesContextOfAnyType(t *testing.T) {
+	src := newSource()
+	src.Put(site{Name: "a", Rev: 1})
+	in := must(informer.New(src, nameOf, informer.Config{}))
+	ctx := detailed{t.Context(), []string{"a test"}}
+	steps, err := in.Steps(ctx)
+	require.NoError(t, err)
+	defer steps.Stop()
+	assert.True(t, steps.Read(ctx))
+	assert.True(t, steps.Apply())
+	assert.Len(t, contents(in), 1)
+}
+
 func TestReadSkipsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var errs sitetest.Errors
