@@ -8,8 +8,8 @@ import (
 	"maps"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/envelope"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/internal/envelope"
 	"github.com/setpoint-go/setpoint/store/internal/memdb"
 )
 

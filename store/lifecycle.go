@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/envelope"
 	"github.com/setpoint-go/setpoint/internal/statustag"
-	"github.com/setpoint-go/setpoint/store/internal/envelope"
 )
 
 // keptRequests is the number of [RequestID] ids that are remembered with each key.

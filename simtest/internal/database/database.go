@@ -2,14 +2,13 @@ package database
 
 import (
 	"bytes"
-	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
 	"sync"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/internal/envelope"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -208,24 +207,9 @@ func (db *DB) List(v informer.Version, kind string, q backend.Query) backend.Pag
 // Capabilities returns what a handle of the database can do.
 func (db *DB) Capabilities() backend.Capabilities { return backend.Capabilities{} }
 
-// Envelope is the part of [backend.Record.Meta] that the kit uses.
-type Envelope struct {
-	UID        string           `json:"uid"`
-	Owners     []store.OwnerRef `json:"owners"`
-	Finalizers []string         `json:"finalizers"`
-	Deleting   string           `json:"deleting"`
-}
-
 // EnvelopeOf returns the envelope of a record.
-func EnvelopeOf(r backend.Record) (e Envelope) {
-	if !Says(r, "owners") && !Says(r, "finalizers") && !Says(r, "deleting") { // most have only a UID, which needs no decoder
-		if rest, ok := bytes.CutPrefix(r.Meta, []byte(`{"uid":"`)); ok {
-			if uid, _, ok := bytes.Cut(rest, []byte(`"`)); ok && !bytes.Contains(uid, []byte(`\`)) {
-				return Envelope{UID: string(uid)}
-			}
-		}
-	}
-	_ = json.Unmarshal(r.Meta, &e) // the engine wrote it
+func EnvelopeOf(r backend.Record) envelope.Envelope {
+	e, _ := envelope.Decode(r.Meta) // the engine wrote it
 	return e
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/setpoint-go/setpoint/internal/envelope"
 	"github.com/setpoint-go/setpoint/simtest/internal/database"
 	"github.com/setpoint-go/setpoint/simtest/internal/rule"
 	"github.com/setpoint-go/setpoint/simtest/internal/state"
@@ -49,7 +50,7 @@ func Look(db *database.DB, same func(kind, key, text string) string) *End {
 		if gone {
 			e.orphans = append(e.orphans, name)
 		}
-		if meta.Deleting != "" && len(meta.Finalizers) > 0 {
+		if !meta.Deleting.IsZero() && len(meta.Finalizers) > 0 {
 			e.stuck = append(e.stuck, name)
 		}
 	}
@@ -91,7 +92,7 @@ func (e *End) sharedObjects() (shared []string) {
 }
 
 // controllersOf returns the UIDs of the owners that control an object.
-func controllersOf(e database.Envelope) (uids []string) {
+func controllersOf(e envelope.Envelope) (uids []string) {
 	for _, o := range e.Owners {
 		if o.Controller {
 			uids = append(uids, o.UID)

@@ -76,7 +76,7 @@ func Describe(rec backend.Record) string {
 	if len(e.Finalizers) > 0 {
 		text += " finalizers=" + strings.Join(e.Finalizers, ",")
 	}
-	if e.Deleting != "" {
+	if !e.Deleting.IsZero() {
 		text += " deleting"
 	}
 	return text

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/setpoint-go/setpoint/store/internal/envelope"
+	"github.com/setpoint-go/setpoint/internal/envelope"
 )
 
 // decode decodes an envelope in both ways. It reports whether the fast one has, and how they differ.
