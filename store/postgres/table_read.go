@@ -233,12 +233,12 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) er
 		here := place{e.xid.Uint64, e.id.Int64}
 		if !e.isLast() {
 			b.past = true
-			if !past {
-				if cut == (place{}) || here.compare(cut) < 0 {
-					cut = here
-				}
-				continue
+			if !past && (cut == (place{}) || here.compare(cut) < 0) {
+				cut = here
 			}
+		}
+		if cut != (place{}) && here.compare(cut) >= 0 {
+			continue // so that no row is decoded twice
 		}
 		if here.compare(last) > 0 {
 			last = here
