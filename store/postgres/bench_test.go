@@ -137,29 +137,20 @@ func bareRows(b *testing.B, pool *pgxpool.Pool, n int) {
 	exec(b, pool, "ANALYZE bare")
 }
 
-// readBare calls use with the key and the value of each row that the rest of a query finds. pgx decodes the value by encoding/json.
-func readBare(b *testing.B, pool *pgxpool.Pool, use func(dbtest.App), rest string, args ...any) (n int) {
-	found, err := pool.Query(b.Context(), "SELECT key, value FROM bare "+rest, args...)
-	require.NoError(b, err)
-	var key string
-	var app dbtest.App
-	_, err = pgx.ForEachRow(found, []any{&key, &app}, func() error {
-		n++
-		use(app)
-		return nil
-	})
-	require.NoError(b, err)
-	return n
-}
-
-// readBareObjects calls use with each row that the rest of a query finds, as an object with its metadata.
-func readBareObjects(b *testing.B, pool *pgxpool.Pool, use func(store.Object[dbtest.App]), rest string, args ...any) (n int) {
-	found, err := pool.Query(b.Context(), "SELECT key, version, uid::text, generation, created, value FROM bare "+rest, args...)
-	require.NoError(b, err)
+// readBare calls use with each row that the rest of a query finds. The row has its metadata if metadata is set, and otherwise only its key
+// and its value. pgx decodes the value by encoding/json.
+func readBare(b *testing.B, pool *pgxpool.Pool, metadata bool, use func(*store.Object[dbtest.App]), rest string, args ...any) (n int) {
 	var o store.Object[dbtest.App]
-	_, err = pgx.ForEachRow(found, []any{&o.Key, &o.Version, &o.UID, &o.Generation, &o.Created, &o.Value}, func() error {
+	columns, into := "key, value", []any{&o.Key, &o.Value}
+	if metadata {
+		columns += ", version, uid::text, generation, created"
+		into = append(into, &o.Version, &o.UID, &o.Generation, &o.Created)
+	}
+	found, err := pool.Query(b.Context(), "SELECT "+columns+" FROM bare "+rest, args...)
+	require.NoError(b, err)
+	_, err = pgx.ForEachRow(found, into, func() error {
 		n++
-		use(o)
+		use(&o)
 		return nil
 	})
 	require.NoError(b, err)
@@ -208,13 +199,13 @@ func BenchmarkList(b *testing.B) {
 	b.Run("objects/bare", func(b *testing.B) {
 		dbtest.EachRead(b, *rows, func() (int, error) {
 			var all []store.Object[dbtest.App]
-			return readBareObjects(b, pool, func(o store.Object[dbtest.App]) { all = append(all, o) }, "ORDER BY key"), nil
+			return readBare(b, pool, true, func(o *store.Object[dbtest.App]) { all = append(all, *o) }, "ORDER BY key"), nil
 		})
 	})
 	b.Run("objects/values", func(b *testing.B) {
 		dbtest.EachRead(b, *rows, func() (int, error) {
 			var all []dbtest.App
-			return readBare(b, pool, func(app dbtest.App) { all = append(all, app) }, "ORDER BY key"), nil
+			return readBare(b, pool, false, func(o *store.Object[dbtest.App]) { all = append(all, o.Value) }, "ORDER BY key"), nil
 		})
 	})
 	b.Run("objects/setpoint", func(b *testing.B) { dbtest.List(b, objects, *rows) })
@@ -248,11 +239,13 @@ func BenchmarkDrain(b *testing.B) {
 	const after = "WHERE version > $1 ORDER BY version"
 	b.Run("objects/bare", func(b *testing.B) {
 		dbtest.EachRead(b, changes, func() (int, error) {
-			return readBareObjects(b, pool, func(store.Object[dbtest.App]) {}, after, *rows-changes), nil
+			return readBare(b, pool, true, func(*store.Object[dbtest.App]) {}, after, *rows-changes), nil
 		})
 	})
 	b.Run("objects/values", func(b *testing.B) {
-		dbtest.EachRead(b, changes, func() (int, error) { return readBare(b, pool, func(dbtest.App) {}, after, *rows-changes), nil })
+		dbtest.EachRead(b, changes, func() (int, error) {
+			return readBare(b, pool, false, func(*store.Object[dbtest.App]) {}, after, *rows-changes), nil
+		})
 	})
 	b.Run("objects/setpoint", func(b *testing.B) { dbtest.Drain(b, objects, informer.Version(*rows-changes), changes) })
 	b.Run("table/bare", func(b *testing.B) {
