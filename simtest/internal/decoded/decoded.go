@@ -26,10 +26,10 @@ type valuesOf[T any] struct {
 func Codec[T any](all *Values) (encode func(T) ([]byte, error), decode func([]byte) (T, error)) {
 	t := reflect.TypeFor[T]()
 	of, ok := all.byType.Load(t)
-	if !ok && !isFlat(t) {
-		return nil, nil
-	}
 	if !ok {
+		if !isFlat(t) {
+			return nil, nil
+		}
 		of, _ = all.byType.LoadOrStore(t, &valuesOf[T]{byText: make(map[string]T)})
 	}
 	return strictjson.Encode[T], of.(*valuesOf[T]).decode
