@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/setpoint-go/setpoint/controller"
@@ -66,9 +67,10 @@ func ExampleWatches_retried() {
 	fmt.Println(site.Version, site.Generation, err)
 	site.Value.Domain = "store.example"
 	_, err = sites.Update(ctx, site)
-	first, second := <-reconciled, <-reconciled
-	fmt.Println(first, err)
-	fmt.Println(second)
+	both := []string{<-reconciled, <-reconciled} // the old key and the new one, in either order
+	slices.Sort(both)
+	fmt.Println(both[0], err)
+	fmt.Println(both[1])
 
 	cancel()
 	running.Wait()
