@@ -20,13 +20,13 @@ import (
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
-func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *storetest.Interceptor[events.Event]) {
+func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *interceptor.Store[events.Event]) {
 	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event", store.Config[events.Event]{})
 	require.NoError(t, err)
-	s := storetest.NewInterceptor[events.Event](memory)
+	s := interceptor.New[events.Event](memory)
 	sink := events.NewStoreSink(s, cfg)
 	return sink, s
 }
@@ -104,15 +104,15 @@ func TestDifferentEventsAreSeparateObjects(t *testing.T) {
 
 func TestWriteIsIdempotent(t *testing.T) {
 	for op, count := range map[string]int{"create": 1, "update": 2} {
-		for name, fault := range map[string]storetest.Fault{"request": storetest.LoseRequest(), "reply": storetest.LoseReply()} {
+		for name, fault := range map[string]interceptor.Fault{"request": interceptor.LoseRequest(), "reply": interceptor.LoseReply()} {
 			t.Run(op+" "+name, func(t *testing.T) {
 				sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 				if count == 2 {
 					require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 				}
-				lost := s.Inject(storetest.Rule{Op: op, Fault: fault})
+				lost := s.Inject(interceptor.Rule{Op: op, Fault: fault})
 				err := sink.Write(t.Context(), event("A", count))
-				require.ErrorIs(t, err, storetest.ErrLost)
+				require.ErrorIs(t, err, interceptor.ErrLost)
 				assert.ErrorContains(t, err, `events: write A of app "web": store: `+op)
 				for range 2 {
 					require.NoError(t, sink.Write(t.Context(), event("A", count)))
@@ -262,7 +262,7 @@ func TestEventExpiresAfterTTL(t *testing.T) {
 func TestFailedSweepDelaysWriteAndIsRetried(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{})
 	down := errors.New("down")
-	s.Inject(storetest.Rule{Op: "list", Times: 2, Fault: storetest.Fail(down)})
+	s.Inject(interceptor.Rule{Op: "list", Times: 2, Fault: interceptor.Fail(down)})
 	require.ErrorIs(t, sink.Write(t.Context(), event("A", 1)), down)
 	assert.Empty(t, s.Writes(), "the store may be full")
 	err := sink.Sweep(t.Context())
@@ -270,7 +270,7 @@ func TestFailedSweepDelaysWriteAndIsRetried(t *testing.T) {
 	assert.EqualError(t, err, "events: sweep event: store: list event: down")
 	require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 
-	s.Inject(storetest.Rule{Op: "delete", Fault: storetest.Fail(down)})
+	s.Inject(interceptor.Rule{Op: "delete", Fault: interceptor.Fail(down)})
 	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is old")
 	require.NoError(t, sink.Sweep(t.Context()))
 	assert.Empty(t, stored(t, s, store.Selector{}))
@@ -282,7 +282,7 @@ func TestSweepKeepsEventsRepeatedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.Create(t.Context(), store.Object[events.Event]{Key: "b"})
 	require.NoError(t, err)
-	s.Inject(storetest.Rule{Op: "delete", Key: "a", Fault: storetest.Before(func(ctx context.Context) error {
+	s.Inject(interceptor.Rule{Op: "delete", Key: "a", Fault: interceptor.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "a", func(o *store.Object[events.Event]) error { o.Value.Last = time.Now(); return nil })
 		_, errToo := s.Delete(ctx, "b")
 		return errors.Join(err, errToo)
@@ -297,7 +297,7 @@ func TestSweepKeepsEventsRepeatedMeanwhile(t *testing.T) {
 func TestWritesAreSerializedAndEndWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{})
-		in := s.Inject(storetest.Rule{Op: "create", Fault: storetest.Hang()})
+		in := s.Inject(interceptor.Rule{Op: "create", Fault: interceptor.Hang()})
 		var wg sync.WaitGroup
 		wg.Go(func() { assert.NoError(t, sink.Write(t.Context(), event("A", 1))) }) // ends when the rule is removed; waited for below
 		synctest.Wait()
@@ -315,8 +315,8 @@ func TestWritesAreSerializedAndEndWithContext(t *testing.T) {
 func TestInterruptedSweepIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{TTL: time.Hour})
-		s.Inject(storetest.Rule{Op: "list", Fault: storetest.Fail(errors.New("down"))})
-		s.Inject(storetest.Rule{Op: "list", Times: -1, Fault: storetest.Hang()})
+		s.Inject(interceptor.Rule{Op: "list", Fault: interceptor.Fail(errors.New("down"))})
+		s.Inject(interceptor.Rule{Op: "list", Times: -1, Fault: interceptor.Hang()})
 		var log bytes.Buffer
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // town is a crew in which others do what they like. It remembers each state of each child, so that its cache can be behind by as
@@ -228,7 +228,7 @@ func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 	steps := 0
 	for nth := 1; ; nth++ {
 		hit := false
-		for _, fault := range []storetest.Fault{storetest.LoseReply(), storetest.LoseRequest()} {
+		for _, fault := range []interceptor.Fault{interceptor.LoseReply(), interceptor.LoseRequest()} {
 			for _, seen := range []bool{true, false} {
 				c := newCrew(t)
 				c.create("a", "v1", c.web)
@@ -236,7 +236,7 @@ func TestApplyConvergesAfterLostReplyOrCrash(t *testing.T) {
 				c.create("x", "v1", c.web)
 				c.create("y", "v1", c.web)
 				c.sync()
-				lost := c.calls.Inject(storetest.Rule{Nth: nth, Fault: fault})
+				lost := c.calls.Inject(interceptor.Rule{Nth: nth, Fault: fault})
 				_, err := c.apply("v2", "a", "b", "c", "d")
 				require.Equal(t, lost.Hits() > 0, err != nil, "a lost reply is an error")
 				hit = hit || lost.Hits() > 0

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // Worker is a child with a status.
@@ -27,7 +27,7 @@ type Worker struct {
 type crew struct {
 	t         *testing.T
 	workers   store.Store[Worker]
-	calls     *storetest.Interceptor[Worker]
+	calls     *interceptor.Store[Worker]
 	children  *owner.Children[Worker]
 	web, shop store.Ref
 }
@@ -36,7 +36,7 @@ func newCrew(t *testing.T) *crew {
 	var n atomic.Int64
 	uid := func() string { return "w" + string(rune('a'+n.Add(1))) }
 	workers := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "worker", store.Config[Worker]{NewUID: uid}))
-	calls := storetest.NewInterceptor(workers)
+	calls := interceptor.New(workers)
 	return &crew{
 		t: t, workers: workers, calls: calls,
 		children: owner.NewChildren[Worker](calls, must(informer.New(workers, store.Key, informer.Config{}))),
@@ -255,7 +255,7 @@ func TestErrorOfOneChildDoesNotBlockOthers(t *testing.T) {
 	}
 	c.sync()
 	for _, key := range []string{"create-1", "delete-1", "update-1"} {
-		c.calls.Inject(storetest.Rule{Key: key, Fault: storetest.Fail(down)})
+		c.calls.Inject(interceptor.Rule{Key: key, Fault: interceptor.Fail(down)})
 	}
 	have, err := c.apply("v2", "create-1", "create-2", "update-1", "update-2")
 	require.ErrorIs(t, err, down)
@@ -277,7 +277,7 @@ func TestApplyStopsWhenContextOrTermEnds(t *testing.T) {
 	c.create("surplus", "v1", c.web)
 	c.sync()
 	ctx, end := context.WithCancelCause(t.Context())
-	c.calls.Inject(storetest.Rule{Op: "create", Nth: 2, Fault: storetest.Before(func(context.Context) error { end(over); return over })})
+	c.calls.Inject(interceptor.Rule{Op: "create", Nth: 2, Fault: interceptor.Before(func(context.Context) error { end(over); return over })})
 	want := map[string]Worker{"a": {}, "b": {}, "c": {}, "d": {}}
 	have, err := c.children.Apply(ctx, c.web, want)
 	require.ErrorIs(t, err, over)
@@ -299,10 +299,10 @@ func TestApplyRereadsAfterEachForeignChange(t *testing.T) {
 	c := newCrew(t)
 	c.create("a", "v1", c.web)
 	c.sync()
-	c.calls.Inject(storetest.Rule{Op: "update", Fault: storetest.Before(func(context.Context) error {
+	c.calls.Inject(interceptor.Rule{Op: "update", Fault: interceptor.Before(func(context.Context) error {
 		return errOf(c.workers.Delete(t.Context(), "a"))
 	})})
-	c.calls.Inject(storetest.Rule{Op: "create", Fault: storetest.Before(func(context.Context) error {
+	c.calls.Inject(interceptor.Rule{Op: "create", Fault: interceptor.Before(func(context.Context) error {
 		c.create("a", "v1", c.web)
 		return nil
 	})})
@@ -317,8 +317,8 @@ func TestApplyGivesUpOnChildrenChangedRepeatedly(t *testing.T) {
 	c.create("surplus", "v1", c.web)
 	c.create("wanted", "v1", c.web)
 	c.sync()
-	c.calls.Inject(storetest.Rule{Op: "update", Times: 100, Fault: storetest.Fail(store.ErrConflict)})
-	c.calls.Inject(storetest.Rule{Op: "delete", Times: 100, Fault: storetest.Fail(store.ErrConflict)})
+	c.calls.Inject(interceptor.Rule{Op: "update", Times: 100, Fault: interceptor.Fail(store.ErrConflict)})
+	c.calls.Inject(interceptor.Rule{Op: "delete", Times: 100, Fault: interceptor.Fail(store.ErrConflict)})
 	_, err := c.apply("v2", "wanted")
 	require.ErrorIs(t, err, store.ErrConflict)
 	assert.ErrorContains(t, err, `owner: apply worker "surplus": `)
@@ -331,8 +331,8 @@ func TestApplyReturnsReadErrors(t *testing.T) {
 	c := newCrew(t)
 	c.create("a", "v1", c.web)
 	c.sync()
-	c.calls.Inject(storetest.Rule{Op: "update", Fault: storetest.Fail(store.ErrConflict)})
-	c.calls.Inject(storetest.Rule{Op: "get", Fault: storetest.Fail(down)})
+	c.calls.Inject(interceptor.Rule{Op: "update", Fault: interceptor.Fail(store.ErrConflict)})
+	c.calls.Inject(interceptor.Rule{Op: "get", Fault: interceptor.Fail(down)})
 	have, err := c.apply("v2", "a")
 	require.ErrorIs(t, err, down)
 	assert.Empty(t, have)
@@ -343,7 +343,7 @@ func TestDisappearingSurplusChildIsNoError(t *testing.T) {
 	c := newCrew(t)
 	c.create("surplus", "v1", c.web)
 	c.sync()
-	c.calls.Inject(storetest.Rule{Op: "delete", Fault: storetest.Before(func(context.Context) error {
+	c.calls.Inject(interceptor.Rule{Op: "delete", Fault: interceptor.Before(func(context.Context) error {
 		must(c.workers.Delete(t.Context(), "surplus"))
 		return store.ErrConflict // as if another writer had changed it first
 	})})

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // keys returns the keys of all replicas, those that are being deleted with a minus, those without a controller with a star.
@@ -360,8 +360,8 @@ func TestRecreatedObjectIsNotTouched(t *testing.T) {
 func TestCascadeCountsChildWhoseDeletionFailed(t *testing.T) {
 	f, _ := family(t)
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
-	calls := storetest.NewInterceptor(f.replicas)
-	calls.Inject(storetest.Rule{Op: "delete", Key: "a", Fault: storetest.Fail(errBroken)})
+	calls := interceptor.New(f.replicas)
+	calls.Inject(interceptor.Rule{Op: "delete", Key: "a", Fault: interceptor.Fail(errBroken)})
 	n, err := cascading(f.apps, f.children(calls))(t.Context(), "web")
 	require.ErrorIs(t, err, errBroken)
 	require.Equal(t, 3, n, "a failed; b and c are being deleted")
@@ -371,8 +371,8 @@ func TestCascadeIgnoresOwnerReleasedConcurrently(t *testing.T) {
 	f := newFixture(t)
 	f.app("web")
 	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
-	calls := storetest.NewInterceptor(f.replicas)
-	calls.Inject(storetest.Rule{Op: "list", Fault: storetest.Before(func(context.Context) error {
+	calls := interceptor.New(f.replicas)
+	calls.Inject(interceptor.Rule{Op: "list", Fault: interceptor.Before(func(context.Context) error {
 		return errOf(store.Patch(t.Context(), f.apps, "web", func(o *store.Object[App]) error { o.Finalizers = nil; return nil }))
 	})})
 	require.Zero(t, left(t, cascading(f.apps, f.children(calls))))

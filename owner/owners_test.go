@@ -11,7 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // shared creates a child of the given owners. The first one controls it.
@@ -42,7 +42,7 @@ func TestChildIsKeptWhileAnyOwnerLives(t *testing.T) {
 	f := newFixture(t)
 	web, shop := f.app("web"), f.app("shop")
 	f.shared("a", web, shop)
-	calls := storetest.NewInterceptor(f.replicas)
+	calls := interceptor.New(f.replicas)
 	collector := collecting(f.children(calls), owner.In(f.apps))
 	collect := func() bool {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 func TestCreateOrUpdateCreatesThenUpdatesThenWritesNothing(t *testing.T) {
@@ -50,8 +50,8 @@ func TestCreateOrUpdateRetriesAfterConcurrentWrite(t *testing.T) {
 			if op == "update" {
 				create(t, apps, "web")
 			}
-			s := storetest.NewInterceptor[App](apps)
-			hit := s.Inject(storetest.Rule{Op: op, Fault: storetest.Before(func(ctx context.Context) error {
+			s := interceptor.New[App](apps)
+			hit := s.Inject(interceptor.Rule{Op: op, Fault: interceptor.Before(func(ctx context.Context) error {
 				return meanwhile(ctx, apps)
 			})})
 			o, err := store.CreateOrUpdate(t.Context(), s, nil, "web", func(o *object) error { o.Value.Replicas = 3; return nil })
@@ -77,11 +77,11 @@ func TestCreateOrUpdateReturnsChangeErrorUnwrapped(t *testing.T) {
 
 func TestCreateOrUpdateReturnsErrorAfterLostReply(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
-	s := storetest.NewInterceptor[App](apps)
-	s.Inject(storetest.Rule{Op: "create", Fault: storetest.LoseReply()})
+	s := interceptor.New[App](apps)
+	s.Inject(interceptor.Rule{Op: "create", Fault: interceptor.LoseReply()})
 	change := func(o *object) error { o.Value.Replicas = 3; return nil }
 	_, err := store.CreateOrUpdate(t.Context(), s, nil, "web", change)
-	require.True(t, errors.Is(err, storetest.ErrLost))
+	require.True(t, errors.Is(err, interceptor.ErrLost))
 	assert.Len(t, s.Writes(), 1)
 	o, err := store.CreateOrUpdate(t.Context(), s, nil, "web", change)
 	require.NoError(t, err)
@@ -177,7 +177,7 @@ func TestCreateOrUpdateReadsStoreOnlyIfCacheIsStale(t *testing.T) {
 			if c.change == nil {
 				c.change = func(o *object) error { o.Value.Replicas++; return nil }
 			}
-			s := storetest.NewInterceptor(apps)
+			s := interceptor.New(apps)
 			o, err := store.CreateOrUpdate(t.Context(), s, seen, "web", c.change)
 			require.NoError(t, err)
 			assert.Equal(t, c.replicas, o.Value.Replicas)
@@ -228,7 +228,7 @@ func TestCreateOrUpdateDoesNotMutateCache(t *testing.T) {
 	require.NoError(t, err)
 	seen := seenThen(t, apps)
 	want, _ := seenThen(t, apps).Get("web")
-	s := storetest.NewInterceptor(apps)
+	s := interceptor.New(apps)
 	o, err := store.CreateOrUpdate(t.Context(), s, seen, "web", func(o *object) error {
 		o.Value.Tags[0], o.Labels["tier"], o.Finalizers[0] = "new", "new", "new"
 		return nil
@@ -242,7 +242,7 @@ func TestCreateOrUpdateDoesNotMutateCache(t *testing.T) {
 
 func TestCreateOrUpdateRereadsUncopyableValue(t *testing.T) {
 	type address struct{ IP netip.Addr } // it has unexported fields
-	s := storetest.NewInterceptor(open[address](t, must(store.NewMemory(store.MemoryConfig{})), "address"))
+	s := interceptor.New(open[address](t, must(store.NewMemory(store.MemoryConfig{})), "address"))
 	first, err := s.Create(t.Context(), store.Object[address]{Key: "a", Value: address{netip.MustParseAddr("10.0.0.1")}})
 	require.NoError(t, err)
 	seen := cache.NewIndexer(store.Key[address])

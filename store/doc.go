@@ -53,5 +53,6 @@
 // # Testing
 //
 // Memory works in a testing/synctest bubble. Set Config.NewUID for the same UIDs in each run, and a negative MemoryConfig.History for
-// watches that expire. Package storetest has the suite for backends, and a store that fails, hangs, or loses replies by rule.
+// watches that expire. Package storetest has the suite for backends. Package interceptor has a store that fails, hangs, or loses
+// replies by rule.
 package store

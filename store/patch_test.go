@@ -13,13 +13,13 @@ import (
 
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // contested returns an interceptor in front of apps, in which another writer changes "web" before each of the first writes.
-func contested(apps store.Store[App], times int) *storetest.Interceptor[App] {
-	s := storetest.NewInterceptor[App](apps)
-	s.Inject(storetest.Rule{Op: "update", Times: times, Fault: storetest.Before(func(ctx context.Context) error {
+func contested(apps store.Store[App], times int) *interceptor.Store[App] {
+	s := interceptor.New[App](apps)
+	s.Inject(interceptor.Rule{Op: "update", Times: times, Fault: interceptor.Before(func(ctx context.Context) error {
 		now, err := apps.Get(ctx, "web")
 		if err == nil {
 			now.Value.Tags = append(now.Value.Tags, "other")
@@ -181,13 +181,13 @@ func TestPatchEndsWithContext(t *testing.T) {
 }
 
 func TestAmbiguousPatchIsNotRetriedButMayBeRepeated(t *testing.T) {
-	for applied, fault := range []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()} {
+	for applied, fault := range []interceptor.Fault{interceptor.LoseRequest(), interceptor.LoseReply()} {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
-		s := storetest.NewInterceptor[App](apps)
-		s.Inject(storetest.Rule{Op: "update", Fault: fault})
+		s := interceptor.New[App](apps)
+		s.Inject(interceptor.Rule{Op: "update", Fault: fault})
 		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
-		require.ErrorIs(t, err, storetest.ErrLost)
+		require.ErrorIs(t, err, interceptor.ErrLost)
 		assert.Len(t, s.Writes(), 1, "Patch does not guess")
 		got, err := apps.Get(t.Context(), "web")
 		require.NoError(t, err)
@@ -206,12 +206,12 @@ func TestFailedReadInPatchWritesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
-		s := storetest.NewInterceptor[App](apps)
+		s := interceptor.New[App](apps)
 		down := errors.New("down")
-		s.Inject(storetest.Rule{Op: "get", Fault: storetest.Fail(down)})
+		s.Inject(interceptor.Rule{Op: "get", Fault: interceptor.Fail(down)})
 		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 		require.ErrorIs(t, err, down)
-		s.Inject(storetest.Rule{Op: "get", Fault: storetest.Hang()})
+		s.Inject(interceptor.Rule{Op: "get", Fault: interceptor.Hang()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = store.Patch(ctx, s, "web", raise, store.RequestID("r1"))
@@ -223,10 +223,10 @@ func TestFailedReadInPatchWritesNothing(t *testing.T) {
 // A repeated Patch asks the store whether it was applied. If that lookup fails, the error must not be definite.
 func TestRepeatedPatchReportsFailedLookup(t *testing.T) {
 	_, apps := newApps(t, store.MemoryConfig{})
-	s := storetest.NewInterceptor[App](apps)
-	s.Inject(storetest.Rule{Op: "update", Fault: storetest.LoseRequest()})
+	s := interceptor.New[App](apps)
+	s.Inject(interceptor.Rule{Op: "update", Fault: interceptor.LoseRequest()})
 	_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
-	require.ErrorIs(t, err, storetest.ErrLost)
+	require.ErrorIs(t, err, interceptor.ErrLost)
 	_, err = store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
 	require.ErrorIs(t, err, store.ErrNotFound)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 func TestLastRequestIDsOfKeyAreRemembered(t *testing.T) {
@@ -118,7 +118,7 @@ func TestRetriedWritesCountOnceWithRequestID(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
-		s := storetest.NewInterceptor[App](apps)
+		s := interceptor.New[App](apps)
 		r := rand.New(rand.NewPCG(1, 2))
 		lost := 0
 		for n := range raises {
@@ -129,14 +129,14 @@ func TestRetriedWritesCountOnceWithRequestID(t *testing.T) {
 			for {
 				s.Reset()
 				if r.IntN(2) == 0 {
-					fault := []storetest.Fault{storetest.LoseRequest(), storetest.LoseReply()}[r.IntN(2)]
-					s.Inject(storetest.Rule{Op: []string{"get", "update"}[r.IntN(2)], Fault: fault})
+					fault := []interceptor.Fault{interceptor.LoseRequest(), interceptor.LoseReply()}[r.IntN(2)]
+					s.Inject(interceptor.Rule{Op: []string{"get", "update"}[r.IntN(2)], Fault: fault})
 				}
 				_, err := store.Patch(t.Context(), s, "web", raise, pre...)
 				if err == nil {
 					break
 				}
-				require.ErrorIs(t, err, storetest.ErrLost)
+				require.ErrorIs(t, err, interceptor.ErrLost)
 				lost++
 			}
 		}

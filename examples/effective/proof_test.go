@@ -17,7 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 func proofChapter() chapter {
@@ -36,10 +36,10 @@ func TestOrdersSurviveFaultsInARealManager(t *testing.T) {
 }
 
 func TestHangingProgramIsHealthyUntilProbed(t *testing.T) {
-	for name, hang := range map[string]func(orders *storetest.Interceptor[proof.Order], invoices *hanging){
-		"a reconcile ignores its context": func(_ *storetest.Interceptor[proof.Order], invoices *hanging) { invoices.hang.Store(true) },
-		"the connection of a watch is dead": func(orders *storetest.Interceptor[proof.Order], _ *hanging) {
-			orders.Inject(storetest.Rule{Op: "watch", Times: -1, Fault: storetest.Hang()})
+	for name, hang := range map[string]func(orders *interceptor.Store[proof.Order], invoices *hanging){
+		"a reconcile ignores its context": func(_ *interceptor.Store[proof.Order], invoices *hanging) { invoices.hang.Store(true) },
+		"the connection of a watch is dead": func(orders *interceptor.Store[proof.Order], _ *hanging) {
+			orders.Inject(interceptor.Rule{Op: "watch", Times: -1, Fault: interceptor.Hang()})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestHangingProgramIsHealthyUntilProbed(t *testing.T) {
 				require.NoError(t, err)
 				invoicesOf, err := store.Open(db, "invoice", store.Config[proof.Invoice]{})
 				require.NoError(t, err)
-				orders := storetest.NewInterceptor(ordersOf)
+				orders := interceptor.New(ordersOf)
 				invoices := &hanging{Store: invoicesOf, goOn: make(chan struct{})}
 				c, err := proof.NewRight(orders, invoices)
 				require.NoError(t, err)

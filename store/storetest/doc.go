@@ -1,17 +1,6 @@
-// Package storetest has the conformance suite for every store.Store, and a store that fails on demand.
+// Package storetest has the conformance suite for every store.Store.
 //
 // # Usage
-//
-// An [Interceptor] wraps a store, in tests of code that uses one. Rules make calls fail, hang, or get lost before or after they are
-// applied, and make watches break, expire, fall silent, lag, or merge states.
-//
-//	apps := storetest.NewInterceptor(memory)
-//	lost := apps.Inject(storetest.Rule{Op: "update", Key: "web", Nth: 3, Fault: storetest.LoseReply()})
-//
-// Interceptors of several kinds can share one [Plan], so that a rule counts the calls of all of them. Rules see the arguments of
-// a call, and the caller, if each has its own handle from [Interceptor.As].
-//
-// A real store can do all of this, except for the faults named Illegal, which break the promises of a source.
 //
 // [Run] is for authors of backends. In a test of the backend, provide an empty database, and call Run:
 //
@@ -37,10 +26,6 @@
 //  3. The suite checks every method with every precondition and every error; writers that race through all handles; caches that follow
 //     concurrent writes; fences; the history that a watch yields, from any version, against lists; bookmarks; every kind of text and bytes;
 //     records that do not decode; deep copies; finalizers; and random histories against a model.
-//  4. An Interceptor without rules passes the suite. A call that no rule hits passes through unchanged; a call that a rule hits fails only
-//     as that rule specifies. Watches deliver the events of the store, in its order, unless a rule for events hits: then they differ only
-//     as the documentation of the fault says.
-//  5. No lock of an Interceptor is held during a call of the store, of a Before, or of a Rule.When.
 //
 // The suite cannot check that acknowledged writes survive a crash. The tests of this package show how to do that: they run the suite
 // against a log in a file, and then kill processes that write to it.

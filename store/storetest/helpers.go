@@ -19,6 +19,17 @@ type (
 	event  = informer.Event[object]
 )
 
+// The operations of a store, as the Op of a store.Error names them.
+const (
+	opGet          = "get"
+	opList         = "list"
+	opWatch        = "watch"
+	opCreate       = "create"
+	opUpdate       = "update"
+	opUpdateStatus = "update status"
+	opDelete       = "delete"
+)
+
 // patient returns a context for the waits of a case.
 func patient(t testing.TB) context.Context {
 	t.Helper()

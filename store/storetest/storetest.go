@@ -20,7 +20,7 @@ type Database struct {
 	// nothing about several processes: a lock in memory would pass for a compare-and-swap.
 	Handles []backend.Backend
 
-	// Through, unless it is nil, returns the store that the suite uses instead of the given one, such as an [Interceptor].
+	// Through, unless it is nil, returns the store that the suite uses instead of the given one, such as an interceptor.Store.
 	Through func(store.Store[Thing]) store.Store[Thing]
 
 	// Remembers is the minimum number of changes to one kind that the backend remembers: a watch may start from before them. Zero makes no

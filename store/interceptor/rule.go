@@ -1,4 +1,4 @@
-package storetest
+package interceptor
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 // ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the write was applied.
 var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 
-// Rule selects the calls of an [Interceptor], or the events of its watches, that a fault hits:
+// Rule selects the calls of an [Store], or the events of its watches, that a fault hits:
 //
 //	Rule{Op: "update", Key: "web", Nth: 3, Fault: LoseReply()}           the 3rd update of "web" is applied, and its reply is lost
 //	Rule{Op: "get", Times: -1, Fault: Fail(errDown)}                     no get succeeds
@@ -26,7 +26,7 @@ type Rule struct {
 	// Kind is the kind of the store, for interceptors that share a [Plan]. Empty means any.
 	Kind string
 
-	// Caller is the name given to [Interceptor.As]. Empty means any.
+	// Caller is the name given to [Store.As]. Empty means any.
 	Caller string
 
 	// Key is the key of the object. Empty means any key or none. A rule with a key hits no list and no watch.
@@ -114,21 +114,21 @@ func (r Rule) withDefaults() Rule {
 	}
 	switch {
 	case !slices.Contains(ops, r.Op):
-		panic(fmt.Sprintf("storetest: inject: %q is no operation of a store", r.Op))
+		panic(fmt.Sprintf("interceptor: Inject: %q is no operation of a store", r.Op))
 	case r.Key != "" && (r.Op == opList || r.Op == opWatch):
-		panic(fmt.Sprintf("storetest: inject: a %s has no key", r.Op))
+		panic(fmt.Sprintf("interceptor: Inject: a %s has no key", r.Op))
 	case r.Nth < 0:
-		panic(fmt.Sprintf("storetest: inject: Nth is %d", r.Nth))
+		panic(fmt.Sprintf("interceptor: Inject: Nth is %d", r.Nth))
 	case r.After != 0 && r.Op != opWatch || r.After < 0:
-		panic(fmt.Sprintf("storetest: inject: After is %d for the operation %q", r.After, r.Op))
+		panic(fmt.Sprintf("interceptor: Inject: After is %d for the operation %q", r.After, r.Op))
 	case r.Fault.kind == 0:
-		panic("storetest: inject: a rule without a fault")
+		panic("interceptor: Inject: a rule without a fault")
 	case r.Fault.kind >= skip && r.Op != opEvent:
-		panic(fmt.Sprintf("storetest: inject: the fault is for events, and the operation is %q", r.Op))
+		panic(fmt.Sprintf("interceptor: Inject: the fault is for events, and the operation is %q", r.Op))
 	case r.Op == opEvent && (r.Fault.kind == loseRequest || r.Fault.kind == loseReply):
-		panic("storetest: inject: an event has no request and no reply")
+		panic("interceptor: Inject: an event has no request and no reply")
 	case r.Fault.kind == fail && r.Fault.err == nil, r.Fault.kind == before && r.Fault.f == nil:
-		panic("storetest: inject: a fault of nil")
+		panic("interceptor: Inject: a fault of nil")
 	}
 	if r.Nth == 0 {
 		r.Nth = 1

@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 func TestRuleSeesArgumentsAndCaller(t *testing.T) {
@@ -24,20 +24,20 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 		return nil
 	}
 	for name, c := range map[string]struct {
-		rule      storetest.Rule
-		hit, miss func(ctx context.Context, s *interceptor) error
+		rule      interceptor.Rule
+		hit, miss func(ctx context.Context, s *intercepting) error
 	}{
 		"the object": {
-			storetest.Rule{Op: "update", When: func(c storetest.Call) bool { return c.Args.Object.(object).Value.Size == 7 }},
-			func(ctx context.Context, s *interceptor) error {
+			interceptor.Rule{Op: "update", When: func(c interceptor.Call) bool { return c.Args.Object.(object).Value.Size == 7 }},
+			func(ctx context.Context, s *intercepting) error {
 				return errOf(s.Update(ctx, object{Key: "web", Value: thing{Size: 7}, Version: 2}))
 			},
-			func(ctx context.Context, s *interceptor) error {
+			func(ctx context.Context, s *intercepting) error {
 				return errOf(s.Update(ctx, object{Key: "web", Value: thing{Size: 6}, Version: 1}))
 			},
 		},
 		"a precondition": {
-			storetest.Rule{When: func(c storetest.Call) bool {
+			interceptor.Rule{When: func(c interceptor.Call) bool {
 				for _, p := range c.Args.Pre {
 					if id, ok := p.RequestID(); ok && id == "r1" {
 						return true
@@ -45,58 +45,58 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 				}
 				return false
 			}},
-			func(ctx context.Context, s *interceptor) error {
+			func(ctx context.Context, s *intercepting) error {
 				return errOf(s.Delete(ctx, "web", store.RequestID("r1")))
 			},
-			func(ctx context.Context, s *interceptor) error {
+			func(ctx context.Context, s *intercepting) error {
 				return errOf(s.Create(ctx, object{Key: "new"}, store.RequestID("r2")))
 			},
 		},
 		"the fence": {
-			storetest.Rule{When: func(c storetest.Call) bool { return c.Args.Fence == store.Fence{Lease: "shop", Term: 3} }},
-			func(ctx context.Context, s *interceptor) error {
+			interceptor.Rule{When: func(c interceptor.Call) bool { return c.Args.Fence == store.Fence{Lease: "shop", Term: 3} }},
+			func(ctx context.Context, s *intercepting) error {
 				ctx = store.WithFence(ctx, store.Fence{Lease: "shop", Term: 3})
 				_, err := s.UpdateStatus(ctx, object{Key: "web", Version: 1})
 				return err
 			},
-			func(ctx context.Context, s *interceptor) error {
+			func(ctx context.Context, s *intercepting) error {
 				ctx = store.WithFence(ctx, store.Fence{Lease: "shop", Term: 2})
 				_, err := s.UpdateStatus(ctx, object{Key: "web", Version: 1})
 				return err
 			},
 		},
 		"the selector of a list": {
-			storetest.Rule{Op: "list", When: func(c storetest.Call) bool { return c.Args.Selector.Prefix == "shop/" }},
-			func(ctx context.Context, s *interceptor) error {
+			interceptor.Rule{Op: "list", When: func(c interceptor.Call) bool { return c.Args.Selector.Prefix == "shop/" }},
+			func(ctx context.Context, s *intercepting) error {
 				_, err := s.Select(ctx, store.Selector{Prefix: "shop/"})
 				return err
 			},
-			func(ctx context.Context, s *interceptor) error { _, err := s.List(ctx); return err },
+			func(ctx context.Context, s *intercepting) error { _, err := s.List(ctx); return err },
 		},
 		"the selector and the version of a watch": {
-			storetest.Rule{Op: "watch", When: func(c storetest.Call) bool {
+			interceptor.Rule{Op: "watch", When: func(c interceptor.Call) bool {
 				return c.Args.Selector.Prefix == "w" && c.Args.After == 1
 			}},
-			func(ctx context.Context, s *interceptor) error { return first(ctx, s, store.Selector{Prefix: "w"}, 1) },
-			func(ctx context.Context, s *interceptor) error {
+			func(ctx context.Context, s *intercepting) error { return first(ctx, s, store.Selector{Prefix: "w"}, 1) },
+			func(ctx context.Context, s *intercepting) error {
 				_ = first(ctx, s, store.Selector{Prefix: "w"}, 0)
 				_ = first(ctx, s, store.Selector{}, 1)
 				return nil
 			},
 		},
 		"the caller": {
-			storetest.Rule{Caller: "worker 1"},
-			func(ctx context.Context, s *interceptor) error { return errOf(s.As("worker 1").Get(ctx, "web")) },
-			func(ctx context.Context, s *interceptor) error {
+			interceptor.Rule{Caller: "worker 1"},
+			func(ctx context.Context, s *intercepting) error { return errOf(s.As("worker 1").Get(ctx, "web")) },
+			func(ctx context.Context, s *intercepting) error {
 				return errors.Join(errOf(s.As("worker 2").Get(ctx, "web")), errOf(s.Get(ctx, "web")))
 			},
 		},
 		"the kind": {
-			storetest.Rule{Kind: "thing"},
-			func(ctx context.Context, s *interceptor) error { return errOf(s.Get(ctx, "web")) },
-			func(ctx context.Context, s *interceptor) error {
+			interceptor.Rule{Kind: "thing"},
+			func(ctx context.Context, s *intercepting) error { return errOf(s.Get(ctx, "web")) },
+			func(ctx context.Context, s *intercepting) error {
 				other := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "other", store.Config[thing]{}))
-				_, err := storetest.Intercept(s.Plan, other).List(ctx)
+				_, err := interceptor.NewWithPlan(s.Plan, other).List(ctx)
 				return err
 			},
 		},
@@ -104,7 +104,7 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := intercepted(t)
 			down := errors.New("down")
-			c.rule.Fault = storetest.Fail(down)
+			c.rule.Fault = interceptor.Fail(down)
 			in := s.Inject(c.rule)
 			require.NoError(t, c.miss(t.Context(), s))
 			require.Zero(t, in.Hits())
@@ -119,16 +119,16 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 
 func TestSharedPlanRuleCountsCallsOfAllKinds(t *testing.T) {
 	db := must(store.NewMemory(store.MemoryConfig{}))
-	var plan storetest.Plan
-	things := storetest.Intercept(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
-	numbers := storetest.Intercept(&plan, must(store.Open(db, "number", store.Config[int]{})))
-	third := plan.Inject(storetest.Rule{Op: "create", Nth: 3, Fault: storetest.LoseReply()})
+	var plan interceptor.Plan
+	things := interceptor.NewWithPlan(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
+	numbers := interceptor.NewWithPlan(&plan, must(store.Open(db, "number", store.Config[int]{})))
+	third := plan.Inject(interceptor.Rule{Op: "create", Nth: 3, Fault: interceptor.LoseReply()})
 	_, err1 := things.Create(t.Context(), object{Key: "a"})
 	_, err2 := numbers.As("counter").Create(t.Context(), store.Object[int]{Key: "a"})
 	_, err3 := things.As("maker").Create(t.Context(), object{Key: "b"})
 	_, err4 := numbers.Create(t.Context(), store.Object[int]{Key: "b"})
 	assert.NoError(t, errors.Join(err1, err2, err4))
-	require.ErrorIs(t, err3, storetest.ErrLost)
+	require.ErrorIs(t, err3, interceptor.ErrLost)
 	assert.Equal(t, 1, third.Hits())
 	var calls []string
 	for _, c := range plan.Calls() {
@@ -141,12 +141,12 @@ func TestSharedPlanRuleCountsCallsOfAllKinds(t *testing.T) {
 func TestBreakWatchesEndsWatchesOfKindAndCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
-		var plan storetest.Plan
-		things := storetest.Intercept(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
-		others := storetest.Intercept(&plan, must(store.Open(db, "other", store.Config[thing]{})))
+		var plan interceptor.Plan
+		things := interceptor.NewWithPlan(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
+		others := interceptor.NewWithPlan(&plan, must(store.Open(db, "other", store.Config[thing]{})))
 		ended := map[string]bool{}
 		done := make(chan string)
-		for name, s := range map[string]*interceptor{
+		for name, s := range map[string]*intercepting{
 			"thing of one": things.As("one"), "thing of two": things.As("two"), "thing": things, "other of one": others.As("one"),
 		} {
 			go func() { // ends with its watch; the bubble waits for it

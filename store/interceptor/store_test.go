@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -13,19 +13,29 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 	"github.com/setpoint-go/setpoint/store/storetest"
 )
 
-type interceptor = storetest.Interceptor[thing]
+type (
+	thing        = storetest.Thing
+	object       = store.Object[thing]
+	intercepting = interceptor.Store[thing]
+)
+
+// history is the number of changes that the databases keep.
+const history = 40
 
 // intercepted returns an interceptor in front of a store in memory, which holds "web", and that store.
-func intercepted(t *testing.T) (*interceptor, store.Store[thing]) {
+func intercepted(t *testing.T) (*intercepting, store.Store[thing]) {
 	memory, err := store.Open[thing](must(store.NewMemory(store.MemoryConfig{History: history})), "thing", store.Config[thing]{})
 	require.NoError(t, err)
 	_, err = memory.Create(t.Context(), object{Key: "web"})
 	require.NoError(t, err)
-	return storetest.NewInterceptor[thing](memory), memory
+	return interceptor.New[thing](memory), memory
 }
 
 // calls are all operations with a key, and a list, on an interceptor that holds "web".
@@ -68,10 +78,14 @@ func version(t *testing.T, s store.Store[thing]) informer.Version {
 }
 
 func TestInterceptorWithoutRulesIsAStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] {
-			return storetest.NewInterceptor(s)
-		})))
+	storetest.RunInBubbles(t, func(*testing.T) storetest.Database {
+		db := must(store.NewMemory(store.MemoryConfig{History: history}))
+		return storetest.Database{
+			Handles:   []backend.Backend{db, db},
+			Through:   func(s store.Store[thing]) store.Store[thing] { return interceptor.New(s) },
+			Remembers: history,
+			Expire:    func(kind string) error { return trim.History(db, kind, history) },
+		}
 	})
 }
 
@@ -80,20 +94,20 @@ func TestEveryOperationFailsOnDemand(t *testing.T) {
 	own := &store.Error{Op: "x", Err: store.ErrFenced}
 	for op, call := range calls {
 		for name, c := range map[string]struct {
-			fault   storetest.Fault
+			fault   interceptor.Fault
 			want    error
 			applied bool
 		}{
-			"Fail":                 {storetest.Fail(refused), refused, false},
-			"LoseRequest":          {storetest.LoseRequest(), storetest.ErrLost, false},
-			"LoseReply":            {storetest.LoseReply(), storetest.ErrLost, true},
-			"Before":               {storetest.Before(func(context.Context) error { return refused }), refused, false},
-			"Before that succeeds": {storetest.Before(func(context.Context) error { return nil }), nil, true},
-			"an error of its own":  {storetest.Fail(own), own, false},
+			"Fail":                 {interceptor.Fail(refused), refused, false},
+			"LoseRequest":          {interceptor.LoseRequest(), interceptor.ErrLost, false},
+			"LoseReply":            {interceptor.LoseReply(), interceptor.ErrLost, true},
+			"Before":               {interceptor.Before(func(context.Context) error { return refused }), refused, false},
+			"Before that succeeds": {interceptor.Before(func(context.Context) error { return nil }), nil, true},
+			"an error of its own":  {interceptor.Fail(own), own, false},
 		} {
 			t.Run(op+"/"+name, func(t *testing.T) {
 				s, memory := intercepted(t)
-				in := s.Inject(storetest.Rule{Op: op, Key: keyOf(op), Fault: c.fault})
+				in := s.Inject(interceptor.Rule{Op: op, Key: keyOf(op), Fault: c.fault})
 				err := call(t.Context(), s)
 				require.ErrorIs(t, err, c.want)
 				var e *store.Error
@@ -104,7 +118,7 @@ func TestEveryOperationFailsOnDemand(t *testing.T) {
 				}
 				assert.Equal(t, isWrite(op) && c.applied, version(t, memory) > 1, "applied")
 				assert.Equal(t, 1, in.Hits())
-				assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
+				assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Err: err, Hit: true}}, s.Calls())
 				if !c.applied {
 					require.NoError(t, call(t.Context(), s), "the next call is not affected")
 				}
@@ -118,7 +132,7 @@ func TestHangingCallEndsWithContextUnsent(t *testing.T) {
 	for op, call := range calls {
 		synctest.Test(t, func(t *testing.T) {
 			s, memory := intercepted(t)
-			s.Inject(storetest.Rule{Op: op, Fault: storetest.Hang()})
+			s.Inject(interceptor.Rule{Op: op, Fault: interceptor.Hang()})
 			cause := errors.New("enough")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, cause)
 			defer cancel()
@@ -135,22 +149,22 @@ func TestHangingCallEndsWithContextUnsent(t *testing.T) {
 
 func TestHangingCallContinuesWhenRuleIsRemoved(t *testing.T) {
 	for op, call := range calls {
-		for name, remove := range map[string]func(*interceptor, *storetest.Injection){
-			"Remove": func(_ *interceptor, in *storetest.Injection) { in.Remove(); in.Remove() },
-			"Reset":  func(s *interceptor, _ *storetest.Injection) { s.Reset() },
+		for name, remove := range map[string]func(*intercepting, *interceptor.Injection){
+			"Remove": func(_ *intercepting, in *interceptor.Injection) { in.Remove(); in.Remove() },
+			"Reset":  func(s *intercepting, _ *interceptor.Injection) { s.Reset() },
 		} {
 			t.Run(op+"/"+name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, memory := intercepted(t)
-					in := s.Inject(storetest.Rule{Times: -1, Fault: storetest.Hang()})
+					in := s.Inject(interceptor.Rule{Times: -1, Fault: interceptor.Hang()})
 					var wg sync.WaitGroup
 					wg.Go(func() { assert.NoError(t, call(t.Context(), s)) }) // ends when the rule is removed; waited for below
 					synctest.Wait()
-					assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Hit: true}}, s.Calls(), "under way")
+					assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: op, Key: keyOf(op), Hit: true}}, s.Calls(), "under way")
 					assert.EqualValues(t, 1, version(t, memory))
 					remove(s, in)
 					wg.Wait()
-					assert.Equal(t, []storetest.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Hit: true}}, s.Calls())
+					assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: op, Key: keyOf(op), Done: true, Hit: true}}, s.Calls())
 					assert.Equal(t, isWrite(op), version(t, memory) > 1, "applied")
 				})
 			})
@@ -162,7 +176,7 @@ func TestRuleMatchesNamedCalls(t *testing.T) {
 	for nth := range 4 {
 		for times := -1; times <= 3; times++ {
 			s, _ := intercepted(t)
-			in := s.Inject(storetest.Rule{Op: "get", Key: "web", Nth: nth, Times: times, Fault: storetest.LoseRequest()})
+			in := s.Inject(interceptor.Rule{Op: "get", Key: "web", Nth: nth, Times: times, Fault: interceptor.LoseRequest()})
 			hits := 0
 			for call := 1; call <= 7; call++ {
 				_, _ = s.Get(t.Context(), "other") // does not count
@@ -186,17 +200,17 @@ func TestRuleMatchesNamedCalls(t *testing.T) {
 func TestEachRuleCountsAllCallsAndFirstMatchWins(t *testing.T) {
 	s, _ := intercepted(t)
 	first, second := errors.New("first"), errors.New("second")
-	one := s.Inject(storetest.Rule{Op: "get", Nth: 2, Fault: storetest.Fail(first)})
-	two := s.Inject(storetest.Rule{Times: 3, Fault: storetest.Fail(second)})
+	one := s.Inject(interceptor.Rule{Op: "get", Nth: 2, Fault: interceptor.Fail(first)})
+	two := s.Inject(interceptor.Rule{Times: 3, Fault: interceptor.Fail(second)})
 	for i, want := range []error{second, first, second, nil} {
 		_, err := s.Get(t.Context(), "web")
 		assert.ErrorIs(t, err, want, i)
 	}
 	assert.Equal(t, 1, one.Hits())
 	assert.Equal(t, 2, two.Hits())
-	all := s.Inject(storetest.Rule{Times: -1, Fault: storetest.LoseRequest()})
+	all := s.Inject(interceptor.Rule{Times: -1, Fault: interceptor.LoseRequest()})
 	_, err := s.Get(t.Context(), "web")
-	require.ErrorIs(t, err, storetest.ErrLost)
+	require.ErrorIs(t, err, interceptor.ErrLost)
 	all.Remove()
 	_, err = s.Get(t.Context(), "web")
 	require.NoError(t, err)
@@ -212,7 +226,7 @@ func TestCallsAreRecordedInOrder(t *testing.T) {
 	exists := calls["create"](t.Context(), s)
 	require.NoError(t, exists)
 	exists = calls["create"](t.Context(), s)
-	assert.Equal(t, []storetest.Call{
+	assert.Equal(t, []interceptor.Call{
 		{Kind: "thing", Op: "get", Key: "none", Done: true, Err: notFound},
 		{Kind: "thing", Op: "list", Done: true},
 		{Kind: "thing", Op: "create", Key: "new", Done: true},
@@ -226,25 +240,25 @@ func TestCallsAreRecordedInOrder(t *testing.T) {
 
 func TestRuleThatNeverMatchesPanics(t *testing.T) {
 	s, _ := intercepted(t)
-	ok := storetest.LoseReply()
-	for want, rule := range map[string]storetest.Rule{
-		`storetest: inject: "open" is no operation of a store`:     {Op: "open", Fault: ok},
-		`storetest: inject: a list has no key`:                     {Op: "list", Key: "x", Fault: ok},
-		`storetest: inject: a watch has no key`:                    {Op: "watch", Key: "x", Fault: ok},
-		`storetest: inject: Nth is -1`:                             {Nth: -1, Fault: ok},
-		`storetest: inject: After is 1 for the operation "get"`:    {Op: "get", After: 1, Fault: ok},
-		`storetest: inject: After is -1 for the operation "watch"`: {Op: "watch", After: -1, Fault: ok},
-		`storetest: inject: a rule without a fault`:                {Op: "get"},
-		`storetest: inject: a fault of nil`:                        {Fault: storetest.Fail(nil)},
+	ok := interceptor.LoseReply()
+	for want, rule := range map[string]interceptor.Rule{
+		`interceptor: Inject: "open" is no operation of a store`:     {Op: "open", Fault: ok},
+		`interceptor: Inject: a list has no key`:                     {Op: "list", Key: "x", Fault: ok},
+		`interceptor: Inject: a watch has no key`:                    {Op: "watch", Key: "x", Fault: ok},
+		`interceptor: Inject: Nth is -1`:                             {Nth: -1, Fault: ok},
+		`interceptor: Inject: After is 1 for the operation "get"`:    {Op: "get", After: 1, Fault: ok},
+		`interceptor: Inject: After is -1 for the operation "watch"`: {Op: "watch", After: -1, Fault: ok},
+		`interceptor: Inject: a rule without a fault`:                {Op: "get"},
+		`interceptor: Inject: a fault of nil`:                        {Fault: interceptor.Fail(nil)},
 
-		`storetest: inject: an event has no request and no reply`:                {Op: "event", Fault: ok},
-		`storetest: inject: the fault is for events, and the operation is "get"`: {Op: "get", Fault: storetest.Skip()},
-		`storetest: inject: the fault is for events, and the operation is ""`:    {Fault: storetest.IllegalDrop()},
-		`storetest: inject: After is 1 for the operation "event"`:                {Op: "event", After: 1, Fault: storetest.Hang()},
+		`interceptor: Inject: an event has no request and no reply`:                {Op: "event", Fault: ok},
+		`interceptor: Inject: the fault is for events, and the operation is "get"`: {Op: "get", Fault: interceptor.Skip()},
+		`interceptor: Inject: the fault is for events, and the operation is ""`:    {Fault: interceptor.IllegalDrop()},
+		`interceptor: Inject: After is 1 for the operation "event"`:                {Op: "event", After: 1, Fault: interceptor.Hang()},
 	} {
 		assert.PanicsWithValue(t, want, func() { s.Inject(rule) })
 	}
-	assert.Panics(t, func() { s.Inject(storetest.Rule{Fault: storetest.Before(nil)}) })
+	assert.Panics(t, func() { s.Inject(interceptor.Rule{Fault: interceptor.Before(nil)}) })
 }
 
 func TestRepeatedCallAfterLostReplyIsAppliedOnce(t *testing.T) {
@@ -254,10 +268,10 @@ func TestRepeatedCallAfterLostReplyIsAppliedOnce(t *testing.T) {
 		}
 		t.Run(op, func(t *testing.T) {
 			s, memory := intercepted(t)
-			in := s.Inject(storetest.Rule{Op: op, Times: 2, Fault: storetest.LoseReply()})
+			in := s.Inject(interceptor.Rule{Op: op, Times: 2, Fault: interceptor.LoseReply()})
 			once := onceStore{s, store.RequestID("r1")}
 			for range 2 {
-				require.ErrorIs(t, call(t.Context(), once), storetest.ErrLost)
+				require.ErrorIs(t, call(t.Context(), once), interceptor.ErrLost)
 			}
 			require.NoError(t, call(t.Context(), once))
 			assert.Equal(t, 2, in.Hits())
@@ -302,7 +316,7 @@ func TestConcurrentCallsWithChangingRules(t *testing.T) {
 	})
 	others.Go(func() { // ends with stop; waited for below
 		for n := 0; ctx.Err() == nil; n++ {
-			in := s.Inject(storetest.Rule{Op: []string{"", "create", "watch"}[n%3], Times: 2, Fault: storetest.LoseRequest()})
+			in := s.Inject(interceptor.Rule{Op: []string{"", "create", "watch"}[n%3], Times: 2, Fault: interceptor.LoseRequest()})
 			s.BreakWatches(informer.ErrExpired)
 			in.Remove()
 		}
@@ -316,7 +330,7 @@ func TestConcurrentCallsWithChangingRules(t *testing.T) {
 				if err == nil {
 					applied[w]++
 				} else {
-					assert.ErrorIs(t, err, storetest.ErrLost)
+					assert.ErrorIs(t, err, interceptor.ErrLost)
 				}
 			}
 		})
@@ -334,10 +348,10 @@ func TestConcurrentCallsWithChangingRules(t *testing.T) {
 	}
 }
 
-func TestNewInterceptorPanicsOnNilStore(t *testing.T) {
-	require.PanicsWithValue(t, "storetest: NewInterceptor: the store is nil", func() { storetest.NewInterceptor[thing](nil) })
+func TestNewPanicsOnNilStore(t *testing.T) {
+	require.PanicsWithValue(t, "interceptor: New: the store is nil", func() { interceptor.New[thing](nil) })
 	s, _ := intercepted(t)
-	const missing = "storetest: Intercept: the plan or the store is nil"
-	require.PanicsWithValue(t, missing, func() { storetest.Intercept[thing](nil, s) })
-	require.PanicsWithValue(t, missing, func() { storetest.Intercept[thing](new(storetest.Plan), nil) })
+	const missing = "interceptor: NewWithPlan: the plan or the store is nil"
+	require.PanicsWithValue(t, missing, func() { interceptor.NewWithPlan[thing](nil, s) })
+	require.PanicsWithValue(t, missing, func() { interceptor.NewWithPlan[thing](new(interceptor.Plan), nil) })
 }

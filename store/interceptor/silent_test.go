@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // A connection that dies without an error looks like an idle source. Only promised bookmarks distinguish the two.
@@ -32,7 +32,7 @@ func TestInformerWithHangingWatchIsStale(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := intercepted(t)
 				if hangs {
-					s.Inject(storetest.Rule{Op: "watch", After: 1, Fault: storetest.Hang()})
+					s.Inject(interceptor.Rule{Op: "watch", After: 1, Fault: interceptor.Hang()})
 				}
 				in, err := informer.New(sourceOf(s), store.Key, informer.Config{})
 				require.NoError(t, err)

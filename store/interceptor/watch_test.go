@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // follow returns the pairs of a watch from version 0 as text, until it ends or pull is not called any more.
@@ -35,14 +35,14 @@ func follow(t *testing.T, ctx context.Context, s store.Store[thing]) (pull func(
 
 func TestWatchFailsImmediatelyOrAfterEvents(t *testing.T) {
 	for after := range 3 {
-		for text, fault := range map[string]storetest.Fault{
-			"store: watch thing: informer: version is no longer in the history of the source": storetest.Fail(informer.ErrExpired),
-			"store: watch thing: the connection was lost, the outcome is unknown":             storetest.LoseReply(),
+		for text, fault := range map[string]interceptor.Fault{
+			"store: watch thing: informer: version is no longer in the history of the source": interceptor.Fail(informer.ErrExpired),
+			"store: watch thing: the connection was lost, the outcome is unknown":             interceptor.LoseReply(),
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := intercepted(t)
 				require.NoError(t, calls["create"](t.Context(), s))
-				in := s.Inject(storetest.Rule{Op: "watch", After: after, Fault: fault})
+				in := s.Inject(interceptor.Rule{Op: "watch", After: after, Fault: fault})
 				pull := follow(t, t.Context(), s)
 				for i, want := range []string{"Added web", "Added new"}[:after] {
 					assert.Zero(t, in.Hits())
@@ -62,7 +62,7 @@ func TestWatchFailsImmediatelyOrAfterEvents(t *testing.T) {
 func TestHangingWatchIsSilentThenMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, memory := intercepted(t)
-		in := s.Inject(storetest.Rule{Op: "watch", After: 1, Times: -1, Fault: storetest.Hang()})
+		in := s.Inject(interceptor.Rule{Op: "watch", After: 1, Times: -1, Fault: interceptor.Hang()})
 		pull := follow(t, t.Context(), s)
 		require.Equal(t, "Added web", pull())
 		require.NoError(t, calls["create"](t.Context(), memory))
@@ -79,7 +79,7 @@ func TestHangingWatchIsSilentThenMissesNothing(t *testing.T) {
 
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		s.Inject(storetest.Rule{Op: "watch", Fault: storetest.Hang()})
+		s.Inject(interceptor.Rule{Op: "watch", Fault: interceptor.Hang()})
 		pull = follow(t, ctx, s)
 		cancel(cause)
 		assert.Equal(t, "enough", pull(), "the cause itself, as of any watch")
@@ -91,7 +91,7 @@ func TestBreakWatchesEndsOpenWatches(t *testing.T) {
 		s, _ := intercepted(t)
 		waiting, hanging := follow(t, t.Context(), s), follow(t, t.Context(), s)
 		require.Equal(t, "Added web", waiting())
-		s.Inject(storetest.Rule{Op: "watch", Fault: storetest.Hang()})
+		s.Inject(interceptor.Rule{Op: "watch", Fault: interceptor.Hang()})
 		told := make(chan string)
 		for _, pull := range []func() string{waiting, hanging} {
 			go func() { told <- pull() }() // ends when the watches are broken; waited for below
@@ -111,8 +111,8 @@ func TestBookmarksAndRemovedRulesDoNotCount(t *testing.T) {
 		require.NoError(t, err)
 		other, err := store.Open[thing](db, "other", store.Config[thing]{})
 		require.NoError(t, err)
-		s := storetest.NewInterceptor[thing](memory)
-		in := s.Inject(storetest.Rule{Op: "watch", After: 1, Times: -1, Fault: storetest.LoseReply()})
+		s := interceptor.New[thing](memory)
+		in := s.Inject(interceptor.Rule{Op: "watch", After: 1, Times: -1, Fault: interceptor.LoseReply()})
 		require.NoError(t, calls["create"](t.Context(), other))
 		pull, unharmed := follow(t, t.Context(), s), follow(t, t.Context(), s)
 		assert.Equal(t, "Bookmark ", pull())
@@ -135,13 +135,13 @@ func TestWatchFaultFiresOnceAndEndsWatch(t *testing.T) {
 		require.NoError(t, err)
 	}
 	struck := 0
-	s.Inject(storetest.Rule{Op: "watch", After: 1, Fault: storetest.Before(func(context.Context) error { struck++; return nil })})
+	s.Inject(interceptor.Rule{Op: "watch", After: 1, Fault: interceptor.Before(func(context.Context) error { struck++; return nil })})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	seen := 0
 	for _, err := range s.Watch(ctx, 0) {
 		if err != nil {
-			assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch", Done: true, Err: err, Hit: true}}, s.Calls())
+			assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: "watch", Done: true, Err: err, Hit: true}}, s.Calls())
 			break
 		}
 		if seen++; seen == 4 {
@@ -155,10 +155,10 @@ func TestWatchFaultFiresOnceAndEndsWatch(t *testing.T) {
 func TestBreakingLoopEndsWatch(t *testing.T) {
 	s, _ := intercepted(t)
 	for range s.Watch(t.Context(), 0) {
-		assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch"}}, s.Calls())
+		assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: "watch"}}, s.Calls())
 		break
 	}
-	assert.Equal(t, []storetest.Call{{Kind: "thing", Op: "watch", Done: true}}, s.Calls())
+	assert.Equal(t, []interceptor.Call{{Kind: "thing", Op: "watch", Done: true}}, s.Calls())
 }
 
 // errOf returns the error of a call that returns an object too.

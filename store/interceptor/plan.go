@@ -1,4 +1,4 @@
-package storetest
+package interceptor
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Plan holds the rules and the calls of one or more interceptors. [Intercept] makes several interceptors share one, so that a rule counts
+// Plan holds the rules and the calls of one or more interceptors. [NewWithPlan] makes several interceptors share one, so that a rule counts
 // the calls of all their kinds, in the order in which they begin. The zero value is ready for use. Its methods are safe for concurrent use.
 type Plan struct {
 	mu sync.Mutex
@@ -22,10 +22,10 @@ type Plan struct {
 	watches map[*Call]context.CancelCauseFunc // the open ones
 }
 
-// Call is a call of an [Interceptor].
+// Call is a call of an [Store].
 type Call struct {
 	Kind   string // of the store
-	Caller string // the name given to [Interceptor.As]; empty if there is none
+	Caller string // the name given to [Store.As]; empty if there is none
 	Op     string // as in [store.Error]; "event" only in Rule.When
 	Key    string // empty for a list or a watch
 

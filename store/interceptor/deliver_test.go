@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // eventsUntil returns the events of a watch as "type key size", up to a bookmark that comes once the watch is idle, or the error.
@@ -40,29 +40,29 @@ func TestEventFaults(t *testing.T) {
 	nothing := func(context.Context) error { return nil }
 	refuse := func(context.Context) error { return errors.New("refused") }
 	for name, c := range map[string]struct {
-		rule storetest.Rule
+		rule interceptor.Rule
 		want string // events by their places in all, and what else ends the watch
 		hits int
 	}{
-		"Skip, all":                          {storetest.Rule{Times: -1, Fault: storetest.Skip()}, "2 3 4 5", 2},
-		"Skip, one that is followed":         {storetest.Rule{Nth: 2, Fault: storetest.Skip()}, "0 2 3 4 5", 1},
-		"Skip, one that another key follows": {storetest.Rule{Nth: 3, Fault: storetest.Skip()}, "0 1 2 3 4 5", 0},
-		"Skip, a deletion":                   {storetest.Rule{Nth: 5, Fault: storetest.Skip()}, "0 1 2 3 4 5", 0},
-		"Skip, the last one":                 {storetest.Rule{Nth: 6, Fault: storetest.Skip()}, "0 1 2 3 4 5", 0},
-		"IllegalDrop":                        {storetest.Rule{Nth: 3, Fault: storetest.IllegalDrop()}, "0 1 3 4 5", 1},
-		"IllegalDrop, a deletion":            {storetest.Rule{Key: "web", Nth: 4, Fault: storetest.IllegalDrop()}, "0 1 2 3 5", 1},
-		"IllegalRepeat":                      {storetest.Rule{Nth: 4, Fault: storetest.IllegalRepeat()}, "0 1 2 3 3 4 5", 1},
-		"IllegalReorder":                     {storetest.Rule{Nth: 2, Fault: storetest.IllegalReorder()}, "0 2 1 3 4 5", 1},
-		"IllegalReorder, all":                {storetest.Rule{Times: -1, Fault: storetest.IllegalReorder()}, "1 0 3 2 5 4", 3},
-		"IllegalReorder, the last one":       {storetest.Rule{Nth: 6, Fault: storetest.IllegalReorder()}, "0 1 2 3 4 5", 1},
-		"Fail":                               {storetest.Rule{Key: "new", Fault: storetest.Fail(errors.New("refused"))}, "0 1 2 refused", 1},
-		"Before that refuses":                {storetest.Rule{Nth: 2, Fault: storetest.Before(refuse)}, "0 refused", 1},
-		"Before that succeeds":               {storetest.Rule{Times: -1, Fault: storetest.Before(nothing)}, "0 1 2 3 4 5", 6},
-		"Hang until the context ends":        {storetest.Rule{Nth: 3, Fault: storetest.Hang()}, "0 1 context deadline exceeded", 1},
-		"a rule that looks at the type":      {storetest.Rule{When: func(c storetest.Call) bool { return c.Args.Type == informer.Deleted }, Fault: storetest.IllegalDrop()}, "0 1 2 3 5", 1},
-		"a rule that looks at the object":    {storetest.Rule{When: func(c storetest.Call) bool { return c.Args.Object.(object).Value.Size == 3 }, Fault: storetest.IllegalDrop()}, "0 1 2 3 4", 1},
-		"a rule for another caller":          {storetest.Rule{Caller: "other", Fault: storetest.IllegalDrop()}, "0 1 2 3 4 5", 0},
-		"a rule for another kind":            {storetest.Rule{Kind: "other", Fault: storetest.IllegalDrop()}, "0 1 2 3 4 5", 0},
+		"Skip, all":                          {interceptor.Rule{Times: -1, Fault: interceptor.Skip()}, "2 3 4 5", 2},
+		"Skip, one that is followed":         {interceptor.Rule{Nth: 2, Fault: interceptor.Skip()}, "0 2 3 4 5", 1},
+		"Skip, one that another key follows": {interceptor.Rule{Nth: 3, Fault: interceptor.Skip()}, "0 1 2 3 4 5", 0},
+		"Skip, a deletion":                   {interceptor.Rule{Nth: 5, Fault: interceptor.Skip()}, "0 1 2 3 4 5", 0},
+		"Skip, the last one":                 {interceptor.Rule{Nth: 6, Fault: interceptor.Skip()}, "0 1 2 3 4 5", 0},
+		"IllegalDrop":                        {interceptor.Rule{Nth: 3, Fault: interceptor.IllegalDrop()}, "0 1 3 4 5", 1},
+		"IllegalDrop, a deletion":            {interceptor.Rule{Key: "web", Nth: 4, Fault: interceptor.IllegalDrop()}, "0 1 2 3 5", 1},
+		"IllegalRepeat":                      {interceptor.Rule{Nth: 4, Fault: interceptor.IllegalRepeat()}, "0 1 2 3 3 4 5", 1},
+		"IllegalReorder":                     {interceptor.Rule{Nth: 2, Fault: interceptor.IllegalReorder()}, "0 2 1 3 4 5", 1},
+		"IllegalReorder, all":                {interceptor.Rule{Times: -1, Fault: interceptor.IllegalReorder()}, "1 0 3 2 5 4", 3},
+		"IllegalReorder, the last one":       {interceptor.Rule{Nth: 6, Fault: interceptor.IllegalReorder()}, "0 1 2 3 4 5", 1},
+		"Fail":                               {interceptor.Rule{Key: "new", Fault: interceptor.Fail(errors.New("refused"))}, "0 1 2 refused", 1},
+		"Before that refuses":                {interceptor.Rule{Nth: 2, Fault: interceptor.Before(refuse)}, "0 refused", 1},
+		"Before that succeeds":               {interceptor.Rule{Times: -1, Fault: interceptor.Before(nothing)}, "0 1 2 3 4 5", 6},
+		"Hang until the context ends":        {interceptor.Rule{Nth: 3, Fault: interceptor.Hang()}, "0 1 context deadline exceeded", 1},
+		"a rule that looks at the type":      {interceptor.Rule{When: func(c interceptor.Call) bool { return c.Args.Type == informer.Deleted }, Fault: interceptor.IllegalDrop()}, "0 1 2 3 5", 1},
+		"a rule that looks at the object":    {interceptor.Rule{When: func(c interceptor.Call) bool { return c.Args.Object.(object).Value.Size == 3 }, Fault: interceptor.IllegalDrop()}, "0 1 2 3 4", 1},
+		"a rule for another caller":          {interceptor.Rule{Caller: "other", Fault: interceptor.IllegalDrop()}, "0 1 2 3 4 5", 0},
+		"a rule for another kind":            {interceptor.Rule{Kind: "other", Fault: interceptor.IllegalDrop()}, "0 1 2 3 4 5", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestHeldWatchesLagThenMissNothing(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; waited for below
 		<-inf.Synced()
-		lag := s.Inject(storetest.Rule{Op: "event", Times: -1, Fault: storetest.Hang()})
+		lag := s.Inject(interceptor.Rule{Op: "event", Times: -1, Fault: interceptor.Hang()})
 		require.NoError(t, errOf(memory.Create(ctx, object{Key: "new"})))
 		require.NoError(t, errOf(memory.Delete(ctx, "web")))
 		synctest.Wait()
@@ -126,11 +126,11 @@ func TestHeldWatchesLagThenMissNothing(t *testing.T) {
 func TestCacheSurvivesLegalFaultsButNotLostEvent(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
-		faults []storetest.Fault
+		faults []interceptor.Fault
 		legal  bool
 	}{
-		"legal":   {[]storetest.Fault{storetest.Skip(), storetest.Fail(broken), storetest.Fail(informer.ErrExpired), storetest.Hang()}, true},
-		"illegal": {[]storetest.Fault{storetest.IllegalDrop()}, false},
+		"legal":   {[]interceptor.Fault{interceptor.Skip(), interceptor.Fail(broken), interceptor.Fail(informer.ErrExpired), interceptor.Hang()}, true},
+		"illegal": {[]interceptor.Fault{interceptor.IllegalDrop()}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			differed := 0
@@ -146,7 +146,7 @@ func TestCacheSurvivesLegalFaultsButNotLostEvent(t *testing.T) {
 					var last informer.Version
 					for range 60 {
 						if r.IntN(4) == 0 {
-							s.Inject(storetest.Rule{Op: "event", Nth: 1 + r.IntN(3), Times: 1 + r.IntN(3), Fault: c.faults[r.IntN(len(c.faults))]})
+							s.Inject(interceptor.Rule{Op: "event", Nth: 1 + r.IntN(3), Times: 1 + r.IntN(3), Fault: c.faults[r.IntN(len(c.faults))]})
 						}
 						key := fmt.Sprint("k", r.IntN(4))
 						if r.IntN(3) == 0 {

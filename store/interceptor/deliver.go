@@ -1,4 +1,4 @@
-package storetest
+package interceptor
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 )
 
 // Watch implements [store.Store].
-func (i *Interceptor[T]) Watch(
+func (i *Store[T]) Watch(
 	ctx context.Context, after informer.Version,
 ) iter.Seq2[informer.Event[store.Object[T]], error] {
 	return i.watch(ctx, Args{After: after}, func(ctx context.Context) iter.Seq2[informer.Event[store.Object[T]], error] {
@@ -18,7 +18,7 @@ func (i *Interceptor[T]) Watch(
 }
 
 // WatchSelected implements [store.Store].
-func (i *Interceptor[T]) WatchSelected(
+func (i *Store[T]) WatchSelected(
 	ctx context.Context, sel store.Selector, after informer.Version,
 ) iter.Seq2[informer.Event[store.Object[T]], error] {
 	args := Args{Selector: sel, After: after}
@@ -27,7 +27,7 @@ func (i *Interceptor[T]) WatchSelected(
 	})
 }
 
-func (i *Interceptor[T]) watch(
+func (i *Store[T]) watch(
 	ctx context.Context, args Args, to func(context.Context) iter.Seq2[informer.Event[store.Object[T]], error],
 ) iter.Seq2[informer.Event[store.Object[T]], error] {
 	return func(yield func(informer.Event[store.Object[T]], error) bool) {
@@ -56,7 +56,7 @@ func (i *Interceptor[T]) watch(
 
 // delivery is an open watch: every event of the store passes through take.
 type delivery[T any] struct {
-	i     *Interceptor[T]
+	i     *Store[T]
 	ctx   context.Context
 	call  *Call
 	yield func(informer.Event[store.Object[T]], error) bool

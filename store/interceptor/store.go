@@ -1,4 +1,4 @@
-package storetest
+package interceptor
 
 import (
 	"context"
@@ -10,47 +10,47 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Interceptor is a store that wraps another one. It passes on every call that no [Rule] hits, and records all calls. Around a store.Memory
+// Store is a store that wraps another one. It passes on every call that no [Rule] hits, and records all calls. Around a store.Memory
 // it replaces the fake clients and reactors of client-go:
 //
-//	apps := storetest.NewInterceptor(memory)
-//	lost := apps.Inject(storetest.Rule{Op: "update", Key: "web", Nth: 3, Fault: storetest.LoseReply()})
+//	apps := interceptor.New(memory)
+//	lost := apps.Inject(interceptor.Rule{Op: "update", Key: "web", Nth: 3, Fault: interceptor.LoseReply()})
 //	// run the controller against apps
 //	assert.Equal(t, 1, lost.Hits())
 //
 // Without rules, it keeps every promise of the wrapped store. Its methods are safe for concurrent use.
-type Interceptor[T any] struct {
+type Store[T any] struct {
 	*Plan
 	to     store.Store[T]
 	caller string
 }
 
-// NewInterceptor returns an interceptor without rules around a store. It panics if the store is nil.
-func NewInterceptor[T any](to store.Store[T]) *Interceptor[T] {
+// New returns an interceptor without rules around a store. It panics if the store is nil.
+func New[T any](to store.Store[T]) *Store[T] {
 	if to == nil {
-		panic("storetest: NewInterceptor: the store is nil")
+		panic("interceptor: New: the store is nil")
 	}
-	return &Interceptor[T]{Plan: new(Plan), to: to}
+	return &Store[T]{Plan: new(Plan), to: to}
 }
 
-// Intercept returns an interceptor that shares a plan with others: the rules, the count of each rule, and the calls. It panics
+// NewWithPlan returns an interceptor that shares a plan with others: the rules, the count of each rule, and the calls. It panics
 // if either is nil.
-func Intercept[T any](p *Plan, to store.Store[T]) *Interceptor[T] {
+func NewWithPlan[T any](p *Plan, to store.Store[T]) *Store[T] {
 	if p == nil || to == nil {
-		panic("storetest: Intercept: the plan or the store is nil")
+		panic("interceptor: NewWithPlan: the plan or the store is nil")
 	}
-	return &Interceptor[T]{Plan: p, to: to}
+	return &Store[T]{Plan: p, to: to}
 }
 
 // As returns the same interceptor under the name of a caller. Give each part of the program under test its own name: then a [Rule] can hit
 // the calls of one caller, and a [Call] names its caller.
-func (i *Interceptor[T]) As(caller string) *Interceptor[T] {
-	return &Interceptor[T]{Plan: i.Plan, to: i.to, caller: caller}
+func (i *Store[T]) As(caller string) *Store[T] {
+	return &Store[T]{Plan: i.Plan, to: i.to, caller: caller}
 }
 
 // BreakWatches ends the open watches of this kind with err, as by [Fail]. Under the name of a caller, it ends those of that
 // caller.
-func (i *Interceptor[T]) BreakWatches(err error) {
+func (i *Store[T]) BreakWatches(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for c, cancel := range i.watches {
@@ -61,36 +61,36 @@ func (i *Interceptor[T]) BreakWatches(err error) {
 }
 
 // Kind implements [store.Store].
-func (i *Interceptor[T]) Kind() string { return i.to.Kind() }
+func (i *Store[T]) Kind() string { return i.to.Kind() }
 
 // Equal implements [store.Store].
-func (i *Interceptor[T]) Equal(a, b store.Object[T]) bool { return i.to.Equal(a, b) }
+func (i *Store[T]) Equal(a, b store.Object[T]) bool { return i.to.Equal(a, b) }
 
 // BookmarkPeriod implements [store.Store].
-func (i *Interceptor[T]) BookmarkPeriod() time.Duration { return i.to.BookmarkPeriod() }
+func (i *Store[T]) BookmarkPeriod() time.Duration { return i.to.BookmarkPeriod() }
 
 // Stats implements [store.Store].
-func (i *Interceptor[T]) Stats() store.Stats { return i.to.Stats() }
+func (i *Store[T]) Stats() store.Stats { return i.to.Stats() }
 
 // Get implements [store.Store].
-func (i *Interceptor[T]) Get(ctx context.Context, key string) (store.Object[T], error) {
+func (i *Store[T]) Get(ctx context.Context, key string) (store.Object[T], error) {
 	return intercept(ctx, i, opGet, key, Args{}, func() (store.Object[T], error) { return i.to.Get(ctx, key) })
 }
 
 // List implements [store.Store].
-func (i *Interceptor[T]) List(ctx context.Context) (informer.List[store.Object[T]], error) {
+func (i *Store[T]) List(ctx context.Context) (informer.List[store.Object[T]], error) {
 	return intercept(ctx, i, opList, "", Args{}, func() (informer.List[store.Object[T]], error) { return i.to.List(ctx) })
 }
 
 // Select implements [store.Store].
-func (i *Interceptor[T]) Select(ctx context.Context, sel store.Selector) (informer.List[store.Object[T]], error) {
+func (i *Store[T]) Select(ctx context.Context, sel store.Selector) (informer.List[store.Object[T]], error) {
 	return intercept(ctx, i, opList, "", Args{Selector: sel}, func() (informer.List[store.Object[T]], error) {
 		return i.to.Select(ctx, sel)
 	})
 }
 
 // ListPages implements [store.Store]. A rule hits the whole list, before the first page.
-func (i *Interceptor[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[store.Object[T]], error] {
+func (i *Store[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[store.Object[T]], error] {
 	return func(yield func(informer.List[store.Object[T]], error) bool) {
 		pages, err := intercept(ctx, i, opList, "", Args{}, func() (pages []informer.List[store.Object[T]], err error) {
 			for page, err := range i.to.ListPages(ctx) {
@@ -114,7 +114,7 @@ func (i *Interceptor[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[
 }
 
 // Create implements [store.Store].
-func (i *Interceptor[T]) Create(
+func (i *Store[T]) Create(
 	ctx context.Context, obj store.Object[T], pre ...store.Precondition,
 ) (store.Object[T], error) {
 	return intercept(ctx, i, opCreate, obj.Key, Args{Object: obj, Pre: pre}, func() (store.Object[T], error) {
@@ -123,7 +123,7 @@ func (i *Interceptor[T]) Create(
 }
 
 // Update implements [store.Store].
-func (i *Interceptor[T]) Update(
+func (i *Store[T]) Update(
 	ctx context.Context, obj store.Object[T], pre ...store.Precondition,
 ) (store.Object[T], error) {
 	return intercept(ctx, i, opUpdate, obj.Key, Args{Object: obj, Pre: pre}, func() (store.Object[T], error) {
@@ -132,7 +132,7 @@ func (i *Interceptor[T]) Update(
 }
 
 // UpdateStatus implements [store.Store].
-func (i *Interceptor[T]) UpdateStatus(
+func (i *Store[T]) UpdateStatus(
 	ctx context.Context, obj store.Object[T], pre ...store.Precondition,
 ) (store.Object[T], error) {
 	return intercept(ctx, i, opUpdateStatus, obj.Key, Args{Object: obj, Pre: pre}, func() (store.Object[T], error) {
@@ -141,7 +141,7 @@ func (i *Interceptor[T]) UpdateStatus(
 }
 
 // Delete implements [store.Store].
-func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) (store.Object[T], error) {
+func (i *Store[T]) Delete(ctx context.Context, key string, pre ...store.Precondition) (store.Object[T], error) {
 	return intercept(ctx, i, opDelete, key, Args{Pre: pre}, func() (store.Object[T], error) {
 		return i.to.Delete(ctx, key, pre...)
 	})
@@ -149,7 +149,7 @@ func (i *Interceptor[T]) Delete(ctx context.Context, key string, pre ...store.Pr
 
 // intercept makes a call other than Watch.
 func intercept[T, R any](
-	ctx context.Context, i *Interceptor[T], op, key string, args Args, do func() (R, error),
+	ctx context.Context, i *Store[T], op, key string, args Args, do func() (R, error),
 ) (result R, err error) {
 	args.Fence, _ = store.FenceFrom(ctx)
 	c, in := i.begin(i.call(op, key), args, nil)
@@ -168,13 +168,13 @@ func intercept[T, R any](
 	return do()
 }
 
-func (i *Interceptor[T]) call(op, key string) Call {
+func (i *Store[T]) call(op, key string) Call {
 	return Call{Kind: i.to.Kind(), Caller: i.caller, Op: op, Key: key}
 }
 
 // suffer applies the fault of a rule to c, a call or the watch of an event. It returns the error that ends the call, or nil if the call
 // continues.
-func (i *Interceptor[T]) suffer(ctx context.Context, in *Injection, c *Call) error {
+func (i *Store[T]) suffer(ctx context.Context, in *Injection, c *Call) error {
 	i.hit(in, c)
 	switch fault := in.rule.Fault; fault.kind {
 	case before:
@@ -198,7 +198,7 @@ func (i *Interceptor[T]) suffer(ctx context.Context, in *Injection, c *Call) err
 }
 
 // wrap makes err an error as a store returns it.
-func (i *Interceptor[T]) wrap(op, key string, err error) error {
+func (i *Store[T]) wrap(op, key string, err error) error {
 	var e *store.Error
 	if errors.As(err, &e) {
 		return err

@@ -1,4 +1,4 @@
-package storetest_test
+package interceptor_test
 
 import (
 	"context"
@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/storetest"
+	"github.com/setpoint-go/setpoint/store/interceptor"
 )
 
 // Machine is what the examples store.
 type Machine struct{ Disk string }
 
-func machines() *storetest.Interceptor[Machine] {
+func machines() *interceptor.Store[Machine] {
 	db, err := store.NewMemory(store.MemoryConfig{})
 	if err != nil {
 		panic(err)
@@ -21,14 +21,14 @@ func machines() *storetest.Interceptor[Machine] {
 	if err != nil {
 		panic(err)
 	}
-	return storetest.NewInterceptor[Machine](memory)
+	return interceptor.New[Machine](memory)
 }
 
 // The reply to a write is lost: the writer cannot know whether it was applied, and repeats it under the same id.
-func ExampleInterceptor() {
+func ExampleStore() {
 	ctx := context.Background()
 	s := machines()
-	lost := s.Inject(storetest.Rule{Op: "create", Key: "m1", Fault: storetest.LoseReply()})
+	lost := s.Inject(interceptor.Rule{Op: "create", Key: "m1", Fault: interceptor.LoseReply()})
 
 	for range 2 {
 		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"}, store.RequestID("c2d8"))
@@ -46,7 +46,7 @@ func ExampleInterceptor() {
 func ExampleRule() {
 	s := machines()
 	_, _ = s.Create(context.Background(), store.Object[Machine]{Key: "m1"})
-	s.Inject(storetest.Rule{Op: "get", Key: "m1", Nth: 3, Fault: storetest.Fail(errors.New("too many requests"))})
+	s.Inject(interceptor.Rule{Op: "get", Key: "m1", Nth: 3, Fault: interceptor.Fail(errors.New("too many requests"))})
 	for range 4 {
 		_, err := s.Get(context.Background(), "m1")
 		fmt.Println(err)
@@ -63,7 +63,7 @@ func ExampleFault() {
 	ctx := context.Background()
 	s := machines()
 	m, _ := s.Create(ctx, store.Object[Machine]{Key: "m1"})
-	s.Inject(storetest.Rule{Op: "update", Fault: storetest.Before(func(ctx context.Context) error {
+	s.Inject(interceptor.Rule{Op: "update", Fault: interceptor.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "m1", func(o *store.Object[Machine]) error { o.Value.Disk = "theirs"; return nil })
 		return err
 	})})
@@ -83,9 +83,9 @@ func ExamplePlan() {
 	}
 	machines, _ := store.Open(db, "machine", store.Config[Machine]{})
 	disks, _ := store.Open(db, "disk", store.Config[string]{})
-	var plan storetest.Plan
-	m, d := storetest.Intercept(&plan, machines), storetest.Intercept(&plan, disks)
-	plan.Inject(storetest.Rule{Op: "create", Nth: 3, Fault: storetest.Fail(errors.New("the quota is used up"))})
+	var plan interceptor.Plan
+	m, d := interceptor.NewWithPlan(&plan, machines), interceptor.NewWithPlan(&plan, disks)
+	plan.Inject(interceptor.Rule{Op: "create", Nth: 3, Fault: interceptor.Fail(errors.New("the quota is used up"))})
 
 	_, _ = m.Create(ctx, store.Object[Machine]{Key: "m1"})
 	_, _ = d.Create(ctx, store.Object[string]{Key: "d1"})
@@ -98,9 +98,9 @@ func ExamplePlan() {
 func ExampleArgs() {
 	ctx := context.Background()
 	s := machines()
-	s.Inject(storetest.Rule{
-		Op: "create", Caller: "installer", Times: -1, Fault: storetest.Fail(errors.New("no such disk")),
-		When: func(c storetest.Call) bool { return c.Args.Object.(store.Object[Machine]).Value.Disk == "" },
+	s.Inject(interceptor.Rule{
+		Op: "create", Caller: "installer", Times: -1, Fault: interceptor.Fail(errors.New("no such disk")),
+		When: func(c interceptor.Call) bool { return c.Args.Object.(store.Object[Machine]).Value.Disk == "" },
 	})
 	installer := s.As("installer")
 	_, err1 := installer.Create(ctx, store.Object[Machine]{Key: "m1", Value: Machine{Disk: "ssd"}})
@@ -113,7 +113,7 @@ func ExampleArgs() {
 // A partition that heals.
 func ExampleInjection() {
 	s := machines()
-	partition := s.Inject(storetest.Rule{Times: -1, Fault: storetest.LoseRequest()})
+	partition := s.Inject(interceptor.Rule{Times: -1, Fault: interceptor.LoseRequest()})
 	_, err := s.List(context.Background())
 	fmt.Println(err)
 	partition.Remove()
