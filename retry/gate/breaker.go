@@ -45,7 +45,8 @@ type Breaker struct {
 	period     uint64    // of the calls that it lets through; grows whenever it opens or closes
 	failures   int       // in a row
 	openUntil  time.Time // open until then, half-open after that; zero while closed
-	trialUntil time.Time // no other trial begins before then, unless the trial in flight returns; zero without one
+	trials     uint64    // that have begun, in all periods
+	trialUntil time.Time // no other trial begins before then, unless the last one returns; zero after that
 	refused    uint64    // calls in this period
 }
 
@@ -102,13 +103,13 @@ func (b *Breaker) Do(ctx context.Context, call func(ctx context.Context) error) 
 	if ctx.Err() != nil {
 		return fmt.Errorf("gate: call through %q: %w", b.cfg.Name, context.Cause(ctx))
 	}
-	period, wait := b.enter()
+	pass, wait := b.enter()
 	if wait > 0 {
 		return retry.NotYet(fmt.Errorf("gate: the circuit breaker %q is open", b.cfg.Name), wait)
 	}
 	err := errors.New("gate: the call panicked, or called runtime.Goexit")
 	succeeded, failed := false, true
-	defer func() { b.leave(ctx, period, succeeded, failed, err) }()
+	defer func() { b.leave(ctx, pass, succeeded, failed, err) }()
 	err = call(ctx)
 	succeeded = err == nil
 	failed = false // if Counts panics
@@ -124,23 +125,30 @@ func (b *Breaker) OpenUntil() (until time.Time, open bool) {
 	return b.openUntil, !b.openUntil.IsZero()
 }
 
-// enter returns the current period if a call may be made now, or else the time after which to retry.
-func (b *Breaker) enter() (period uint64, wait time.Duration) {
+// pass is what the breaker has to know of a call that it has let through.
+type pass struct {
+	period uint64 // in which the call began
+	trial  uint64 // the number of the last trial that had begun by then: of the call itself, if it is one
+}
+
+// enter returns a pass if a call may be made now, or else the time after which to retry.
+func (b *Breaker) enter() (p pass, wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch wait = time.Until(b.openUntil); {
 	case b.openUntil.IsZero():
-		return b.period, 0
+		return pass{b.period, b.trials}, 0
 	case wait > 0:
 	case time.Until(b.trialUntil) > 0:
 		wait = min(time.Second, b.cfg.OpenFor)
 	default:
+		b.trials++
 		b.trialUntil = time.Now().Add(b.cfg.OpenFor)
-		return b.period, 0
+		return pass{b.period, b.trials}, 0
 	}
 	extra := min(b.spreadLocked(), math.MaxInt64-wait)
 	b.refused++
-	return 0, wait + extra
+	return pass{}, wait + extra
 }
 
 // spreadLocked returns the extra delay of the next refused caller. The multiples of the golden ratio spread any number of callers evenly.
@@ -150,8 +158,8 @@ func (b *Breaker) spreadLocked() time.Duration {
 }
 
 // leave counts a call, and logs a change of state, which no caller sees.
-func (b *Breaker) leave(ctx context.Context, period uint64, succeeded, failed bool, err error) {
-	changed, until := b.count(period, succeeded, failed)
+func (b *Breaker) leave(ctx context.Context, p pass, succeeded, failed bool, err error) {
+	changed, until := b.count(p, succeeded, failed)
 	switch {
 	case !changed:
 	case until.IsZero():
@@ -163,10 +171,10 @@ func (b *Breaker) leave(ctx context.Context, period uint64, succeeded, failed bo
 
 // count counts a success, a failure, or neither. It returns whether the breaker has opened or closed because of it, and until
 // when it is open.
-func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, until time.Time) {
+func (b *Breaker) count(p pass, succeeded, failed bool) (changed bool, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if period != b.period {
+	if p.period != b.period {
 		return false, b.openUntil
 	}
 	trial := !b.openUntil.IsZero()
@@ -175,7 +183,9 @@ func (b *Breaker) count(period uint64, succeeded, failed bool) (changed bool, un
 		b.openLocked(time.Time{})
 		return true, b.openUntil
 	case trial && !failed:
-		b.trialUntil = time.Time{} // the next call is the trial
+		if p.trial == b.trials { // otherwise a later trial is in flight
+			b.trialUntil = time.Time{} // the next call is the trial
+		}
 	case succeeded:
 		b.failures = 0
 	case failed:

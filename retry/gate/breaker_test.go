@@ -195,6 +195,28 @@ func TestTrialThatNeverReturnsDoesNotKeepBreakerOpen(t *testing.T) {
 	})
 }
 
+func TestReturnOfOldTrialDoesNotAdmitCallDuringNextTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBreaker(t, gate.BreakerConfig{Failures: 1, OpenFor: time.Minute})
+		_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+		first, second := make(chan error), make(chan error)
+		for _, replies := range []chan error{first, second} { // both end with their reply
+			time.Sleep(time.Minute)
+			go func() { _ = b.Do(t.Context(), func(context.Context) error { return <-replies }) }()
+			synctest.Wait()
+		}
+		first <- retry.Permanent(errDown) // neither a success nor a failure
+		synctest.Wait()
+		b.CheckInvariants(t)
+		assert.True(t, retry.IsNotYet(b.Do(t.Context(), func(context.Context) error { t.Error("two trials"); return nil })))
+		second <- retry.Permanent(errDown)
+		synctest.Wait()
+		b.CheckInvariants(t)
+		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }), "no trial is in flight")
+		assert.False(t, isOpen(b))
+	})
+}
+
 // The model is as simple as the diagram in the documentation.
 func TestBreakerFollowsStateDiagram(t *testing.T) {
 	for seed := range uint64(50) {
