@@ -142,3 +142,56 @@ func TestDamagedRecordBlocksItsLeaseForOneLeaseDuration(t *testing.T) {
 		})
 	})
 }
+
+func TestTermsGrowAfterDamageOfFirstRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for records := range uint64(3) {
+			s := openFiles(t, fastDir(t))
+			have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a leader that crashed"), Term: 1})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(s.newest(t, "lease"), nil, 0o644))
+			for range records {
+				have, err = s.Get(t.Context(), "lease")
+				require.NoError(t, err)
+				have.Term++
+				_, err = s.Update(t.Context(), have)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(s.newest(t, "lease"), nil, 0o644))
+			}
+			last := records + 1
+			lead(t, s, func(_ context.Context, l *leaderelect.Leadership) { assert.Equal(t, last+1, l.Term()) })
+		}
+	})
+}
+
+// A follower that sees the same version again believes that the record has not changed.
+func TestEachDamageOfRecordHasItsOwnVersion(t *testing.T) {
+	for what, damage := range map[string]func(s files){
+		"an empty file": func(s files) { require.NoError(t, os.WriteFile(s.newest(t, "lease"), nil, 0o644)) },
+		"a file of another key": func(s files) {
+			other, err := os.ReadFile(s.newest(t, "other"))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(s.newest(t, "lease"), other, 0o644))
+		},
+	} {
+		s := openFiles(t, fastDir(t))
+		for _, key := range []string{"lease", "other"} {
+			_, err := s.Create(t.Context(), leaderelect.Entry{Key: key, Term: 1})
+			require.NoError(t, err)
+		}
+		damage(s)
+		first, err := s.Get(t.Context(), "lease")
+		require.NoError(t, err)
+		same, err := s.Get(t.Context(), "lease")
+		require.NoError(t, err)
+		require.Equal(t, first, same, what)
+		_, err = s.Update(t.Context(), first)
+		require.NoError(t, err)
+		damage(s)
+		second, err := s.Get(t.Context(), "lease")
+		require.NoError(t, err)
+		assert.NotEqual(t, first.Version, second.Version, what)
+		_, err = s.Update(t.Context(), first)
+		require.ErrorIs(t, err, leaderelect.ErrConflict, what)
+	}
+}

@@ -24,9 +24,9 @@
 //
 // # Damaged files
 //
-// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value. Its Term is greater than
-// the Term that the file had before. Electors treat it as an unreadable record: they wait for a LeaseDuration and
-// replace it.
+// If the file of a record is damaged, Get and List return a leaderelect.Entry without a value. Its Term is at least the
+// Term that the file had, and the next leader has a greater one. Electors treat it as an unreadable record: they wait for
+// a LeaseDuration and replace it.
 //
 // To remove a record by hand, stop all processes that use it and remove its directory. A process that continues sees
 // leaderelect.ErrStoreRegressed.

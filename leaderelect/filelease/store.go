@@ -150,9 +150,8 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 			e, err = leaderelect.Entry{Version: "copied-" + h.Version}, errDamaged
 		}
 		if errors.Is(err, errDamaged) {
-			if before, _, err := readRecord(recordPath(dir, number-1)); err == nil {
-				e.Term = max(e.Term, before.Term+1)
-			}
+			e.Term = max(e.Term, leastTerm(dir, number))
+			e.Version = fmt.Sprintf("%d-%s", number, e.Version) // two files can be damaged in the same way
 			err = nil
 		}
 		s.at("read")
@@ -166,6 +165,21 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 		}
 	}
 	return leaderelect.Entry{}, 0, context.Cause(ctx)
+}
+
+// leastTerm returns a term that is not less than that of the damaged record with the given number. Each record raises the term of the
+// one before by at most 1, unless its elector has seen greater terms. If there is no record to count from, leastTerm returns 0.
+func leastTerm(dir string, number uint64) uint64 {
+	for n := number - 1; n > 0; n-- {
+		before, _, err := readRecord(recordPath(dir, n))
+		switch {
+		case err == nil:
+			return before.Term + number - n
+		case !errors.Is(err, errDamaged):
+			return 0
+		}
+	}
+	return number
 }
 
 // add makes e the record with the given number, which replaces the previous one. Others see the new record at once, or
