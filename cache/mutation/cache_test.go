@@ -3,6 +3,7 @@ package mutation_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
-	"github.com/stretchr/testify/require"
 )
 
 func podVersion(p *pod) uint64 { return uint64(p.n) }
@@ -18,7 +18,9 @@ func podVersion(p *pod) uint64 { return uint64(p.n) }
 func newCache(t *testing.T, cfg mutation.Config) (*cache.Indexer[string, *pod], *mutation.Cache[string, *pod]) {
 	x := newPods()
 	o, err := mutation.New(x, podName, podVersion, cfg)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return x, o
 }
 
@@ -37,13 +39,21 @@ func (a asked) Get(key string) (*pod, bool) {
 func shows(t *testing.T, o *mutation.Cache[string, *pod], version int) {
 	t.Helper()
 	p, ok := o.Get("a")
-	require.Equal(t, version > 0, ok)
-	if ok {
-		require.Equal(t, version, p.n)
-	} else {
-		require.Nil(t, p)
+	if want := version > 0; ok != want {
+		t.Fatalf("ok = %v, want %v", ok, want)
 	}
-	require.NoError(t, o.CheckInvariants())
+	if ok {
+		if p.n != version {
+			t.Fatalf("p.n = %v, want %v", p.n, version)
+		}
+	} else {
+		if p != nil {
+			t.Fatalf("p = %v, want nil", p)
+		}
+	}
+	if err := o.CheckInvariants(); err != nil {
+		t.Fatalf("o.CheckInvariants(): %v", err)
+	}
 }
 
 func TestCache(t *testing.T) {
@@ -56,14 +66,20 @@ func TestCache(t *testing.T) {
 		shows(t, o, 3)
 		x.Upsert(a(2))
 		shows(t, o, 3)
-		require.Equal(t, 1, o.Len())
+		if got := o.Len(); got != 1 {
+			t.Fatalf("o.Len() = %v, want 1", got)
+		}
 		x.Upsert(a(3))
 		shows(t, o, 3)
-		require.Zero(t, o.Len(), "the cache has it")
+		if got := o.Len(); got != 0 {
+			t.Fatalf("the cache has it: o.Len() = %v, want 0", got)
+		}
 		o.Wrote(a(4))
 		x.Upsert(a(9))
 		shows(t, o, 9)
-		require.Zero(t, o.Len())
+		if got := o.Len(); got != 0 {
+			t.Fatalf("o.Len() = %v, want 0", got)
+		}
 	})
 	t.Run("a created object is visible before the cache has it", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
@@ -79,13 +95,19 @@ func TestCache(t *testing.T) {
 		shows(t, o, 0)
 		x.Upsert(a(5))
 		shows(t, o, 5)
-		require.Zero(t, o.Len())
+		if got := o.Len(); got != 0 {
+			t.Fatalf("o.Len() = %v, want 0", got)
+		}
 		o.WroteDeletion("a", 5)
 		x.Delete("a")
 		shows(t, o, 0)
-		require.Equal(t, 1, o.Len(), "the cache may not show the creation yet")
+		if got := o.Len(); got != 1 {
+			t.Fatalf("the cache may not show the creation yet: o.Len() = %v, want 1", got)
+		}
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(5)})
-		require.Zero(t, o.Len(), "now it has")
+		if got := o.Len(); got != 0 {
+			t.Fatalf("now it has: o.Len() = %v, want 0", got)
+		}
 	})
 	t.Run("late writes do not hide newer ones", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
@@ -123,7 +145,9 @@ func TestCache(t *testing.T) {
 				shows(t, o, 1)
 				time.Sleep(time.Nanosecond)
 				shows(t, o, 0)
-				require.Zero(t, o.Len())
+				if got := o.Len(); got != 0 {
+					t.Fatalf("o.Len() = %v, want 0", got)
+				}
 			}
 		})
 	})
@@ -132,29 +156,47 @@ func TestCache(t *testing.T) {
 			_, o := newCache(t, mutation.Config{})
 			o.Wrote(a(1))
 			time.Sleep(time.Minute - 1)
-			require.Equal(t, []string{"a"}, names(o.All()))
-			require.Equal(t, 1, o.Len())
+			if got, want := names(o.All()), ([]string{"a"}); !slices.Equal(got, want) {
+				t.Fatalf("names(o.All()) = %q, want %q", got, want)
+			}
+			if got := o.Len(); got != 1 {
+				t.Fatalf("o.Len() = %v, want 1", got)
+			}
 			time.Sleep(time.Nanosecond)
-			require.Empty(t, names(o.All()))
+			if got := names(o.All()); len(got) != 0 {
+				t.Fatalf("names(o.All()) = %v, want none", got)
+			}
 			o.Wrote(a(2))
 			time.Sleep(time.Minute)
-			require.Zero(t, o.Len())
+			if got := o.Len(); got != 0 {
+				t.Fatalf("o.Len() = %v, want 0", got)
+			}
 		})
 	})
 	t.Run("without Config.Version, an object of version 0 is visible", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(0))
 		_, ok := o.Get("a")
-		require.True(t, ok)
+		if !ok {
+			t.Fatal("ok is false")
+		}
 	})
 	t.Run("a key that is not equal to itself panics", func(t *testing.T) {
 		x := cache.NewIndexer(func(float64) float64 { return 0 })
 		o := must(mutation.New(x, func(f float64) float64 { return f }, func(float64) uint64 { return 1 }, mutation.Config{}))
 		const misuse = "mutation: a key is not equal to itself"
-		require.PanicsWithValue(t, misuse, func() { o.Wrote(math.NaN()) })
-		require.PanicsWithValue(t, misuse, func() { o.WroteDeletion(math.NaN(), 1) })
-		require.PanicsWithValue(t, misuse, func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) })
-		require.Zero(t, o.Len(), "no lock is still held")
+		if got := panicOf(func() { o.Wrote(math.NaN()) }); got != misuse {
+			t.Fatalf("panic = %v, want %v", got, misuse)
+		}
+		if got := panicOf(func() { o.WroteDeletion(math.NaN(), 1) }); got != misuse {
+			t.Fatalf("panic = %v, want %v", got, misuse)
+		}
+		if got := panicOf(func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) }); got != misuse {
+			t.Fatalf("panic = %v, want %v", got, misuse)
+		}
+		if got := o.Len(); got != 0 {
+			t.Fatalf("no lock is still held: o.Len() = %v, want 0", got)
+		}
 	})
 	t.Run("the oldest write is dropped at the limit", func(t *testing.T) {
 		for _, limit := range []int{0, 2} {
@@ -169,14 +211,18 @@ func TestCache(t *testing.T) {
 			shows(t, o, 1)
 			o.Wrote(&pod{name: "one more"})
 			shows(t, o, 0)
-			require.Equal(t, limit, o.Len())
+			if got := o.Len(); got != limit {
+				t.Fatalf("o.Len() = %v, want %v", got, limit)
+			}
 		}
 	})
 	t.Run("user functions run without a lock", func(t *testing.T) {
 		x := newPods()
 		var o *mutation.Cache[string, *pod]
 		o, err := mutation.New(x, podName, func(p *pod) uint64 { o.Len(); return uint64(p.n) }, mutation.Config{})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		x.Upsert(a(1))
 		o.Wrote(a(2))
 		shows(t, o, 2)
@@ -200,17 +246,25 @@ func TestCache(t *testing.T) {
 					test.write(o)
 				}
 			}}, podName, podVersion, mutation.Config{})
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			o.Wrote(a(2))
 			shows(t, o, 2)
-			require.Equal(t, 1, o.Len(), what)
+			if got := o.Len(); got != 1 {
+				t.Fatalf("%v: o.Len() = %v, want 1", what, got)
+			}
 			shows(t, o, test.shows)
 		}
 	})
 	t.Run("an invalid Config is an error that names the field, a nil function panics", func(t *testing.T) {
 		_, err := mutation.New(newPods(), podName, podVersion, mutation.Config{TTL: -1, Limit: -1})
-		require.EqualError(t, err, "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative")
-		require.Panics(t, func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) })
+		if got, want := fmt.Sprint(err), "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative"; got != want {
+			t.Fatalf("err = %q, want %q", got, want)
+		}
+		if panicOf(func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) }) == nil {
+			t.Fatal("no panic")
+		}
 	})
 }
 
@@ -251,4 +305,11 @@ func TestReadsNeverGoBack(t *testing.T) {
 	}
 	close(written)
 	wg.Wait()
+}
+
+// panicOf returns the value with which f panics.
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
 }

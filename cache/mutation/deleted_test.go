@@ -2,13 +2,13 @@ package mutation_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
-	"github.com/stretchr/testify/require"
 )
 
 func deleted(p *pod) cache.Tombstone[string, *pod] {
@@ -32,7 +32,9 @@ func TestLateReplyDoesNotReviveDeletedObject(t *testing.T) {
 		o.OnDelete(deleted(a(2))) // an older life, told late
 		tell(o)
 		shows(t, o, 0)
-		require.Zero(t, o.Len(), what)
+		if got := o.Len(); got != 0 {
+			t.Fatalf("%v: o.Len() = %v, want 0", what, got)
+		}
 		o.Wrote(a(6))
 		shows(t, o, 6)
 	}
@@ -74,7 +76,9 @@ func TestWriteEndsWhenNewerCacheLacksIt(t *testing.T) {
 	shows(t, o, 5)
 	reached = 5
 	shows(t, o, 0)
-	require.Zero(t, o.Len())
+	if got := o.Len(); got != 0 {
+		t.Fatalf("o.Len() = %v, want 0", got)
+	}
 
 	o.WroteDeletion("a", 7)
 	x.Upsert(a(7))
@@ -83,7 +87,9 @@ func TestWriteEndsWhenNewerCacheLacksIt(t *testing.T) {
 	x.Delete("a")
 	reached = 8
 	shows(t, o, 0)
-	require.Zero(t, o.Len())
+	if got := o.Len(); got != 0 {
+		t.Fatalf("o.Len() = %v, want 0", got)
+	}
 }
 
 func TestIndexReadShowsOwnWrites(t *testing.T) {
@@ -96,17 +102,29 @@ func TestIndexReadShowsOwnWrites(t *testing.T) {
 	o.Wrote(&pod{name: "a", n: 3, nodes: []string{"2", "2"}}) // has moved
 	o.Wrote(&pod{name: "b", n: 4, nodes: []string{"1"}})      // has changed, and is where it was
 	o.WroteDeletion("c", 1)
-	require.Equal(t, []string{"d", "e", "b"}, names(mutation.ByIndex(o, byNode).All("1")))
-	require.Equal(t, []string{"a"}, names(mutation.ByIndex(o, byNode).All("2")))
-	require.Empty(t, names(mutation.ByIndex(o, byNode).All("3")))
-	require.Equal(t, []string{"d", "e", "a", "b"}, names(o.All()))
+	if got, want := names(mutation.ByIndex(o, byNode).All("1")), ([]string{"d", "e", "b"}); !slices.Equal(got, want) {
+		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("1")) = %q, want %q`, got, want)
+	}
+	if got, want := names(mutation.ByIndex(o, byNode).All("2")), ([]string{"a"}); !slices.Equal(got, want) {
+		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("2")) = %q, want %q`, got, want)
+	}
+	if got := names(mutation.ByIndex(o, byNode).All("3")); len(got) != 0 {
+		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("3")) = %v, want none`, got)
+	}
+	if got, want := names(o.All()), ([]string{"d", "e", "a", "b"}); !slices.Equal(got, want) {
+		t.Fatalf("names(o.All()) = %q, want %q", got, want)
+	}
 
 	for key := range mutation.ByIndex(o, byNode).All("1") { // a loop may end early
-		require.Equal(t, "d", key)
+		if key != "d" {
+			t.Fatalf("key = %q, want %q", key, "d")
+		}
 		break
 	}
 	for key := range mutation.ByIndex(o, byNode).All("2") {
-		require.Equal(t, "a", key)
+		if key != "a" {
+			t.Fatalf("key = %q, want %q", key, "a")
+		}
 		break
 	}
 }

@@ -1,14 +1,12 @@
 package mutation_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
-	"github.com/stretchr/testify/require"
 )
 
 // world is a store, a cache that follows it late, and a Cache. The replies to writes of this process and the
@@ -119,7 +117,9 @@ func (w *world) tell() {
 // check compares every read with the state after the newest change that the cache shows or this process knows. A read may
 // make the Cache forget a write, so the kinds of read come in any order.
 func (w *world) check() {
-	require.NoError(w.t, w.o.CheckInvariants())
+	if err := w.o.CheckInvariants(); err != nil {
+		w.t.Fatalf("w.o.CheckInvariants(): %v", err)
+	}
 	reads := []func(){w.checkKeys, w.checkAll, w.checkNodes}
 	w.random.Shuffle(len(reads), func(i, j int) { reads[i], reads[j] = reads[j], reads[i] })
 	for _, read := range reads {
@@ -132,9 +132,9 @@ func (w *world) want(key string) *pod { return w.state(key, max(w.at, w.own[key]
 
 func (w *world) checkKeys() {
 	for _, key := range keys {
-		got, ok := w.o.Get(key)
-		require.Equal(w.t, w.want(key), got, key)
-		require.Equal(w.t, got != nil, ok, key)
+		if got, ok := w.o.Get(key); got != w.want(key) || ok != (got != nil) {
+			w.t.Fatalf("w.o.Get(%q) = %v, %v, want %v", key, got, ok, w.want(key))
+		}
 	}
 }
 
@@ -146,10 +146,19 @@ func (w *world) checkAll() {
 		}
 	}
 	for key, p := range w.o.All() {
-		require.Equal(w.t, key, p.name)
+		if p.name != key {
+			w.t.Fatalf("p.name = %q, want %q", p.name, key)
+		}
 		got = append(got, p)
 	}
-	require.ElementsMatch(w.t, want, got)
+	w.compare("w.o.All()", want, got)
+}
+
+// compare compares two lists without their order. Both are short, and have each pod once.
+func (w *world) compare(what string, want, got []*pod) {
+	if len(got) != len(want) || slices.ContainsFunc(want, func(p *pod) bool { return !slices.Contains(got, p) }) {
+		w.t.Fatalf("%s: got %v, want %v", what, got, want)
+	}
 }
 
 func (w *world) checkNodes() {
@@ -161,10 +170,12 @@ func (w *world) checkNodes() {
 			}
 		}
 		for key, p := range mutation.ByIndex(w.o, w.byNode).All(node) {
-			require.Equal(w.t, key, p.name)
+			if p.name != key {
+				w.t.Fatalf("p.name = %q, want %q", p.name, key)
+			}
 			got = append(got, p)
 		}
-		require.ElementsMatch(w.t, want, got, node)
+		w.compare("the pods of node "+node, want, got)
 	}
 }
 
@@ -192,12 +203,16 @@ func TestCacheWithDeletionsConvergesToStore(t *testing.T) {
 				func() { w.write(true) }, func() { w.write(true) }, func() { w.write(false) },
 				w.follow, w.follow, w.reply, w.reply, w.tell,
 			}[w.random.IntN(8)]()
-			require.NoError(t, w.o.CheckInvariants())
+			if err := w.o.CheckInvariants(); err != nil {
+				t.Fatalf("w.o.CheckInvariants(): %v", err)
+			}
 		}
 		for w.at+1 < len(w.history) || len(w.replies) > 0 || len(w.told) > 0 {
 			[]func(){w.follow, w.reply, w.tell}[w.random.IntN(3)]()
 		}
 		w.check()
-		require.Zero(t, w.o.Len(), fmt.Sprint("seed ", seed))
+		if got := w.o.Len(); got != 0 {
+			t.Fatalf("seed %d: w.o.Len() = %d, want 0", seed, got)
+		}
 	}
 }
