@@ -7,11 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
@@ -31,18 +32,24 @@ func open(t *testing.T) *world {
 		Report:    func(err error) { w.told = append(w.told, err.Error()) },
 		Recovered: func(file string) { w.told = append(w.told, "recovered "+file) },
 	})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
 func (w *world) write(file, content string) {
 	w.t.Helper()
-	require.NoError(w.t, os.WriteFile(filepath.Join(w.path, file), []byte(content), 0o600))
+	if err := os.WriteFile(filepath.Join(w.path, file), []byte(content), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) remove(file string) {
 	w.t.Helper()
-	require.NoError(w.t, os.Remove(filepath.Join(w.path, file)))
+	if err := os.Remove(filepath.Join(w.path, file)); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // lists requires that the next list is these manifests, "name:port" each, and that these are told.
@@ -50,13 +57,19 @@ func (w *world) lists(manifests string, told ...string) {
 	w.t.Helper()
 	w.told = nil
 	list, err := w.List(context.Background())
-	require.NoError(w.t, err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	var have []string
 	for _, m := range list {
 		have = append(have, fmt.Sprintf("%s:%d", m.Name, m.Port))
 	}
-	require.Equal(w.t, manifests, strings.Join(have, " "))
-	require.Equal(w.t, told, w.told)
+	if got := strings.Join(have, " "); got != manifests {
+		w.t.Fatalf(`strings.Join(have, " ") = %q, want %q`, got, manifests)
+	}
+	if diff := cmp.Diff(told, w.told); diff != "" {
+		w.t.Fatalf("w.told mismatch (-want +got):\n%s", diff)
+	}
 }
 
 func app(name string, port int) string {
@@ -76,7 +89,9 @@ func TestListReadsDirectory(t *testing.T) {
 	w.lists("a:7 b:1")
 	w.remove("1.json")
 	w.lists("a:7")
-	require.Empty(t, w.Problems())
+	if got := w.Problems(); len(got) != 0 {
+		t.Fatalf("w.Problems() = %v, want none", got)
+	}
 }
 
 func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
@@ -86,18 +101,24 @@ func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 	w.write("a.json", "")
 	w.lists("a:1", "manifest: a.json: the file is empty")
 	w.lists("a:1")
-	require.EqualError(t, errors.Join(asErrors(w.Problems())...), "manifest: a.json: the file is empty")
+	if got, want := fmt.Sprint(errors.Join(asErrors(w.Problems())...)), "manifest: a.json: the file is empty"; got != want {
+		t.Fatalf("errors.Join(asErrors(w.Problems())...) = %q, want %q", got, want)
+	}
 	w.write("a.json", `{"name": "a"`)
 	w.lists("a:1", "manifest: a.json: the file ends in the middle")
 	w.lists("a:1")
 	w.write("a.json", app("a", 5))
 	w.lists("a:5", "recovered a.json")
-	require.Empty(t, w.Problems())
+	if got := w.Problems(); len(got) != 0 {
+		t.Fatalf("w.Problems() = %v, want none", got)
+	}
 	w.write("a.json", "")
 	w.lists("a:5", "manifest: a.json: the file is empty")
 	w.remove("a.json")
 	w.lists("")
-	require.Empty(t, w.Problems())
+	if got := w.Problems(); len(got) != 0 {
+		t.Fatalf("w.Problems() = %v, want none", got)
+	}
 	w.write("a.json", "")
 	w.lists("", "manifest: a.json: the file is empty")
 }
@@ -105,17 +126,29 @@ func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 func TestNonRegularFileIsASeparateProblem(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
-	require.NoError(t, os.Mkdir(filepath.Join(w.path, "dir.json"), 0o700))
+	if err := os.Mkdir(filepath.Join(w.path, "dir.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	w.lists("a:1", "manifest: dir.json: it is not a regular file")
 	w.remove("dir.json")
 
-	require.NoError(t, os.Symlink(filepath.Join(w.path, "nowhere"), filepath.Join(w.path, "link.json")))
+	if err := os.Symlink(filepath.Join(w.path, "nowhere"), filepath.Join(w.path, "link.json")); err != nil {
+		t.Fatal(err)
+	}
 	w.told = nil
 	list, err := w.List(context.Background())
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Len(t, w.Problems(), 1)
-	require.EqualError(t, w.Problems()[0], "manifest: link.json: no such file or directory")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 {
+		t.Fatalf("len(list) = %d, want 1: %v", len(list), list)
+	}
+	if got := w.Problems(); len(got) != 1 {
+		t.Fatalf("len(w.Problems()) = %d, want 1: %v", len(got), got)
+	}
+	if got, want := fmt.Sprint(w.Problems()[0]), "manifest: link.json: no such file or directory"; got != want {
+		t.Fatalf("w.Problems()[0] = %q, want %q", got, want)
+	}
 	w.write("nowhere", app("b", 2))
 	w.lists("a:1 b:2", "recovered link.json")
 
@@ -127,34 +160,54 @@ func TestUnreadableDirectoryIsAnError(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
-	require.NoError(t, os.Rename(w.path, w.path+"-away"))
+	if err := os.Rename(w.path, w.path+"-away"); err != nil {
+		t.Fatal(err)
+	}
 	_, err := w.List(context.Background())
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.Contains(t, err.Error(), w.path)
-	require.NoError(t, os.Rename(w.path+"-away", w.path))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
+	}
+	if got := err.Error(); !strings.Contains(got, w.path) {
+		t.Fatalf("err.Error() = %q, want it to contain %q", got, w.path)
+	}
+	if err := os.Rename(w.path+"-away", w.path); err != nil {
+		t.Fatal(err)
+	}
 	w.lists("a:1")
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cause := errors.New("enough")
 	cancel(cause)
 	_, err = w.List(ctx)
-	require.ErrorIs(t, err, cause)
+	if !errors.Is(err, cause) {
+		t.Fatalf("err = %v, want %v", err, cause)
+	}
 }
 
 func TestOpenRequiresDirectory(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	_, err := manifest.Open(missing, manifest.Config{})
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.Contains(t, err.Error(), missing)
-	require.NoError(t, os.WriteFile(missing, nil, 0o600))
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
+	}
+	if got := err.Error(); !strings.Contains(got, missing) {
+		t.Fatalf("err.Error() = %q, want it to contain %q", got, missing)
+	}
+	if err := os.WriteFile(missing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	_, err = manifest.Open(missing, manifest.Config{})
-	require.EqualError(t, err, "manifest: open directory: open "+missing+": not a directory")
+	if got, want := fmt.Sprint(err), "manifest: open directory: open "+missing+": not a directory"; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
 }
 
 func TestOpenNamesInvalidField(t *testing.T) {
 	path := t.TempDir()
 	_, err := manifest.Open(path, manifest.Config{ReadTimeout: -1})
-	require.EqualError(t, err, "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative")
+	if got, want := fmt.Sprint(err), "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative"; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
 }
 
 func TestFirstFileKeepsName(t *testing.T) {
@@ -217,14 +270,18 @@ func TestRenamedFileKeepsItsApp(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
-	require.NoError(t, os.Rename(filepath.Join(w.path, "a.json"), filepath.Join(w.path, "z.json")))
+	if err := os.Rename(filepath.Join(w.path, "a.json"), filepath.Join(w.path, "z.json")); err != nil {
+		t.Fatal(err)
+	}
 	w.lists("a:1")
 }
 
 func TestConcurrentListsConverge(t *testing.T) {
 	path := t.TempDir()
 	dir, err := manifest.Open(path, manifest.Config{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -246,18 +303,32 @@ func TestConcurrentListsConverge(t *testing.T) {
 	}
 	wg.Wait()
 	list, err := dir.List(context.Background())
-	require.NoError(t, err)
-	require.Len(t, list, 4)
-	require.Empty(t, dir.Problems())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 4 {
+		t.Fatalf("len(list) = %d, want 4: %v", len(list), list)
+	}
+	if got := dir.Problems(); len(got) != 0 {
+		t.Fatalf("dir.Problems() = %v, want none", got)
+	}
 }
 
 func TestSlowListDoesNotUndoLaterOne(t *testing.T) {
 	dir, err := manifest.Open(t.TempDir(), manifest.Config{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a, b := manifest.Manifest{Name: "a", Port: 1}, manifest.Manifest{Name: "b", Port: 2}
-	require.Equal(t, []manifest.Manifest{a}, dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}))
-	require.Equal(t, []manifest.Manifest{b}, dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}))
-	require.Equal(t, []manifest.Manifest{b}, dir.MergeAt(2, nil))
+	if got, want := dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}), ([]manifest.Manifest{a}); !slices.Equal(got, want) {
+		t.Fatalf(`dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}) = %v, want %v`, got, want)
+	}
+	if got, want := dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}), ([]manifest.Manifest{b}); !slices.Equal(got, want) {
+		t.Fatalf(`dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}) = %v, want %v`, got, want)
+	}
+	if got, want := dir.MergeAt(2, nil), ([]manifest.Manifest{b}); !slices.Equal(got, want) {
+		t.Fatalf("dir.MergeAt(2, nil) = %v, want %v", got, want)
+	}
 }
 
 func asErrors(problems []*manifest.Error) []error {

@@ -3,13 +3,12 @@ package manifest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
@@ -18,7 +17,9 @@ import (
 func (w *world) block(file string) (release func()) {
 	w.t.Helper()
 	f, err := os.OpenFile(filepath.Join(w.path, file), os.O_RDWR, 0)
-	require.NoError(w.t, err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	w.t.Cleanup(func() { f.Close() })
 	lease(w.t, f, syscall.F_WRLCK)
 	return func() { lease(w.t, f, syscall.F_UNLCK) }
@@ -40,14 +41,18 @@ func TestBlockingFileDelaysNeitherOthersNorStop(t *testing.T) {
 		Report:      func(err error) { w.told = append(w.told, err.Error()) },
 		Recovered:   func(file string) { w.told = append(w.told, "recovered "+file) },
 	})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.write("a.json", app("a", 1))
 	w.write("b.json", app("b", 2))
 	release := w.block("a.json")
 
 	// Nothing is known of a.json yet: without it, the app that it describes would seem to be deleted.
 	_, err = w.List(t.Context())
-	require.EqualError(t, err, "manifest: list: a.json: it cannot be read in time")
+	if got, want := fmt.Sprint(err), "manifest: list: a.json: it cannot be read in time"; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
 	release()
 	for err != nil { // until the late read has ended
 		_, err = w.List(t.Context())
@@ -61,7 +66,9 @@ func TestBlockingFileDelaysNeitherOthersNorStop(t *testing.T) {
 	release()
 	for len(w.Problems()) > 0 {
 		_, err = w.List(t.Context())
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -69,7 +76,9 @@ func TestContextEndsBlockedRead(t *testing.T) {
 	w := open(t)
 	var err error
 	w.Dir, err = manifest.Open(w.path, manifest.Config{ReadTimeout: time.Hour})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.write("a.json", app("a", 1))
 	release := w.block("a.json")
 	defer release()
@@ -77,5 +86,7 @@ func TestContextEndsBlockedRead(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, cause)
 	defer cancel()
 	_, err = w.List(ctx)
-	require.ErrorIs(t, err, cause)
+	if !errors.Is(err, cause) {
+		t.Fatalf("err = %v, want %v", err, cause)
+	}
 }
