@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +15,6 @@ import (
 	"weak"
 
 	"github.com/setpoint-go/setpoint/expectations"
-	"github.com/stretchr/testify/require"
 )
 
 func TestExpectationsExpireExactlyAtTTL(t *testing.T) {
@@ -30,15 +31,29 @@ func TestExpectationsExpireExactlyAtTTL(t *testing.T) {
 				}))
 				c.ExpectCreations("a", 1)
 				at, waits := c.Expires("a")
-				require.True(t, waits)
-				require.Equal(t, time.Now().Add(test.want), at)
+				if !waits {
+					t.Fatal("waits is false")
+				}
+				if want := time.Now().Add(test.want); !at.Equal(want) {
+					t.Fatalf("at = %v, want %v", at, want)
+				}
 				time.Sleep(test.want - 1)
-				require.False(t, c.SatisfiedExpectations("a"))
-				require.Empty(t, expired)
+				if c.SatisfiedExpectations("a") {
+					t.Fatal(`c.SatisfiedExpectations("a") is true`)
+				}
+				if len(expired) != 0 {
+					t.Fatalf("expired = %v, want none", expired)
+				}
 				time.Sleep(time.Nanosecond)
-				require.True(t, c.SatisfiedExpectations("a"))
-				require.True(t, c.SatisfiedExpectations("a"))
-				require.Equal(t, []string{"a"}, expired, "once")
+				if !c.SatisfiedExpectations("a") {
+					t.Fatal(`c.SatisfiedExpectations("a") is false`)
+				}
+				if !c.SatisfiedExpectations("a") {
+					t.Fatal(`c.SatisfiedExpectations("a") is false`)
+				}
+				if want := ([]string{"a"}); !slices.Equal(expired, want) {
+					t.Fatalf("once: expired = %q, want %q", expired, want)
+				}
 			})
 		})
 	}
@@ -50,11 +65,19 @@ func TestNegativeTTLDisablesExpiry(t *testing.T) {
 		v.ExpectVersion("a", 5)
 		time.Sleep(1000 * time.Hour)
 		v.VersionObserved(4)
-		require.False(t, v.SatisfiedExpectations("a"))
+		if v.SatisfiedExpectations("a") {
+			t.Fatal(`v.SatisfiedExpectations("a") is true`)
+		}
 		at, waits := v.Expires("a")
-		require.True(t, waits)
-		require.Zero(t, at)
-		require.NoError(t, v.CheckInvariants())
+		if !waits {
+			t.Fatal("waits is false")
+		}
+		if !at.IsZero() {
+			t.Fatalf("at = %v, want the zero time", at)
+		}
+		if err := v.CheckInvariants(); err != nil {
+			t.Fatalf("v.CheckInvariants(): %v", err)
+		}
 	})
 }
 
@@ -80,7 +103,9 @@ func TestAnyCallReportsExpiredKeys(t *testing.T) {
 			c.ExpectCreations("a", 1)
 			time.Sleep(time.Hour)
 			call()
-			require.Equal(t, []string{"b", "a"}, expired, "%s: in the order in which they were set", what)
+			if want := ([]string{"b", "a"}); !slices.Equal(expired, want) {
+				t.Fatalf("%s: in the order in which they were set: expired = %q, want %q", what, expired, want)
+			}
 		}
 	})
 }
@@ -93,8 +118,12 @@ func TestOnExpiredMayCallEveryMethod(t *testing.T) {
 		}))
 		tr.ExpectCreations("a", 1)
 		time.Sleep(time.Hour)
-		require.True(t, tr.SatisfiedExpectations("a"))
-		require.False(t, tr.SatisfiedExpectations("a"))
+		if !tr.SatisfiedExpectations("a") {
+			t.Fatal(`tr.SatisfiedExpectations("a") is false`)
+		}
+		if tr.SatisfiedExpectations("a") {
+			t.Fatal(`tr.SatisfiedExpectations("a") is true`)
+		}
 	})
 }
 
@@ -109,8 +138,12 @@ func TestExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 		v.ExpectVersion("b", 6)
 		time.Sleep(time.Hour)
 		v.VersionObserved(5)
-		require.Contains(t, log.String(), `level=WARN msg="expectations expired" name=sites key=b`)
-		require.NotContains(t, log.String(), "key=a", "it was met, but late")
+		if got, want := log.String(), `level=WARN msg="expectations expired" name=sites key=b`; !strings.Contains(got, want) {
+			t.Fatalf("log.String() = %q, want it to contain %q", got, want)
+		}
+		if got := log.String(); strings.Contains(got, "key=a") {
+			t.Fatalf("it was met, but late: log.String() = %q, want it not to contain %q", got, "key=a")
+		}
 	})
 }
 
@@ -119,11 +152,15 @@ func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
 	c.DeletionObserved("a")
-	require.False(t, c.SatisfiedExpectations("a"), "neither too early nor of the other kind")
+	if c.SatisfiedExpectations("a") {
+		t.Fatal(`neither too early nor of the other kind: c.SatisfiedExpectations("a") is true`)
+	}
 	c.CreationObserved("a")
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
-	require.False(t, c.SatisfiedExpectations("a"), "a count is never negative")
+	if c.SatisfiedExpectations("a") {
+		t.Fatal(`a count is never negative: c.SatisfiedExpectations("a") is true`)
+	}
 
 	tr := must(expectations.NewTracked[string, string](expectations.Config[string]{}))
 	tr.ExpectDeletions("a", "x", "y")
@@ -131,9 +168,13 @@ func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	tr.DeletionObserved("a", "x")
 	tr.DeletionObserved("a", "z")
 	tr.CreationObserved("a", "y")
-	require.False(t, tr.SatisfiedExpectations("a"), "twice, another child, another kind")
+	if tr.SatisfiedExpectations("a") {
+		t.Fatal(`twice, another child, another kind: tr.SatisfiedExpectations("a") is true`)
+	}
 	tr.DeletionObserved("a", "y")
-	require.True(t, tr.SatisfiedExpectations("a"))
+	if !tr.SatisfiedExpectations("a") {
+		t.Fatal(`tr.SatisfiedExpectations("a") is false`)
+	}
 }
 
 func TestHugeCountsDoNotOverflow(t *testing.T) {
@@ -143,9 +184,13 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 	c.RaiseExpectations("a", 1, math.MaxInt)
 	c.CreationObserved("a")
 	c.DeletionObserved("a")
-	require.False(t, c.SatisfiedExpectations("a"))
+	if c.SatisfiedExpectations("a") {
+		t.Fatal(`c.SatisfiedExpectations("a") is true`)
+	}
 	c.LowerExpectations("a", math.MaxInt, math.MaxInt)
-	require.True(t, c.SatisfiedExpectations("a"))
+	if !c.SatisfiedExpectations("a") {
+		t.Fatal(`c.SatisfiedExpectations("a") is false`)
+	}
 }
 
 func TestRaiseDoesNotExtendTTL(t *testing.T) {
@@ -155,9 +200,13 @@ func TestRaiseDoesNotExtendTTL(t *testing.T) {
 		time.Sleep(time.Minute / 2)
 		c.RaiseExpectations("a", 1, 0)
 		time.Sleep(time.Minute / 2)
-		require.True(t, c.SatisfiedExpectations("a"))
+		if !c.SatisfiedExpectations("a") {
+			t.Fatal(`c.SatisfiedExpectations("a") is false`)
+		}
 		c.RaiseExpectations("a", 1, 0)
-		require.False(t, c.SatisfiedExpectations("a"), "and starts from no expectations")
+		if c.SatisfiedExpectations("a") {
+			t.Fatal(`and starts from no expectations: c.SatisfiedExpectations("a") is true`)
+		}
 	})
 }
 
@@ -170,12 +219,16 @@ func TestDeadKeysTakeNoMemory(t *testing.T) {
 			tr.ExpectCreations(key, 1)
 			v.ExpectVersion(key, 5)
 		}
-		require.Equal(t, []int{1000, 1000, 1000}, []int{c.Len(), tr.Len(), v.Len()})
+		if got, want := ([]int{c.Len(), tr.Len(), v.Len()}), ([]int{1000, 1000, 1000}); !slices.Equal(got, want) {
+			t.Fatalf("c.Len(), tr.Len(), v.Len() = %v, want %v", got, want)
+		}
 		time.Sleep(time.Hour)
 		c.SatisfiedExpectations(-1)
 		tr.SatisfiedExpectations(-1)
 		v.SatisfiedExpectations(-1)
-		require.Equal(t, []int{0, 0, 0, 0, 0}, []int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()})
+		if got, want := ([]int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()}), ([]int{0, 0, 0, 0, 0}); !slices.Equal(got, want) {
+			t.Fatalf("c.Len(), c.Room(), tr.Len(), v.Len(), v.Room() = %v, want %v", got, want)
+		}
 
 		for key := range 10 {
 			c.ExpectDeletions(key, 1)
@@ -185,7 +238,9 @@ func TestDeadKeysTakeNoMemory(t *testing.T) {
 			v.ExpectVersion(key, 5)
 			v.DeleteExpectations(key)
 		}
-		require.Equal(t, []int{0, 0, 0}, []int{c.Len(), tr.Len(), v.Len()})
+		if got, want := ([]int{c.Len(), tr.Len(), v.Len()}), ([]int{0, 0, 0}); !slices.Equal(got, want) {
+			t.Fatalf("c.Len(), tr.Len(), v.Len() = %v, want %v", got, want)
+		}
 	})
 }
 
@@ -199,10 +254,16 @@ func TestInvalidCountsAndKeysPanic(t *testing.T) {
 		"RaiseExpectations": func() { c.RaiseExpectations(1, 2, -1) },
 		"LowerExpectations": func() { c.LowerExpectations(1, -2, 1) },
 	} {
-		require.PanicsWithValue(t, negative, call, what)
+		if got := panicOf(call); got != negative {
+			t.Fatalf("%v: panic = %v, want %v", what, got, negative)
+		}
 	}
-	require.PanicsWithValue(t, "expectations: a key is not equal to itself", func() { c.ExpectCreations(math.NaN(), 1) })
-	require.True(t, c.SatisfiedExpectations(1), "no lock is still held")
+	if got, want := panicOf(func() { c.ExpectCreations(math.NaN(), 1) }), "expectations: a key is not equal to itself"; got != want {
+		t.Fatalf("panic = %v, want %v", got, want)
+	}
+	if !c.SatisfiedExpectations(1) {
+		t.Fatal("no lock is still held: c.SatisfiedExpectations(1) is false")
+	}
 }
 
 func TestConcurrentUse(t *testing.T) {
@@ -231,9 +292,15 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NoError(t, c.CheckInvariants())
-	require.NoError(t, tr.CheckInvariants())
-	require.NoError(t, v.CheckInvariants())
+	if err := c.CheckInvariants(); err != nil {
+		t.Fatalf("c.CheckInvariants(): %v", err)
+	}
+	if err := tr.CheckInvariants(); err != nil {
+		t.Fatalf("tr.CheckInvariants(): %v", err)
+	}
+	if err := v.CheckInvariants(); err != nil {
+		t.Fatalf("v.CheckInvariants(): %v", err)
+	}
 }
 
 func TestSecondBeginDiscardsEarlierObservations(t *testing.T) {
@@ -243,7 +310,9 @@ func TestSecondBeginDiscardsEarlierObservations(t *testing.T) {
 	tr.Begin("a")
 	tr.ExpectCreations("a", 1)
 	tr.End("a")
-	require.False(t, tr.SatisfiedExpectations("a"))
+	if tr.SatisfiedExpectations("a") {
+		t.Fatal(`tr.SatisfiedExpectations("a") is true`)
+	}
 }
 
 func TestEndDiscardsObservations(t *testing.T) {
@@ -255,9 +324,13 @@ func TestEndDiscardsObservations(t *testing.T) {
 
 	tr.ExpectCreations("a", 1) // another object under the same name
 	tr.CreationObserved("a", 2)
-	require.False(t, tr.SatisfiedExpectations("a"), "the first object is mistaken for the second")
+	if tr.SatisfiedExpectations("a") {
+		t.Fatal(`the first object is mistaken for the second: tr.SatisfiedExpectations("a") is true`)
+	}
 	tr.CreationObserved("a", 1)
-	require.True(t, tr.SatisfiedExpectations("a"))
+	if !tr.SatisfiedExpectations("a") {
+		t.Fatal(`tr.SatisfiedExpectations("a") is false`)
+	}
 }
 
 func TestSettledKeyIsNotKeptAlive(t *testing.T) {
@@ -269,6 +342,17 @@ func TestSettledKeyIsNotKeptAlive(t *testing.T) {
 	collected := weak.Make(gone)
 	gone = nil
 	runtime.GC()
-	require.Nil(t, collected.Value())
-	require.False(t, v.SatisfiedExpectations(waits))
+	if got := collected.Value(); got != nil {
+		t.Fatalf("collected.Value() = %v, want nil", got)
+	}
+	if v.SatisfiedExpectations(waits) {
+		t.Fatal("v.SatisfiedExpectations(waits) is true")
+	}
+}
+
+// panicOf returns the value with which f panics.
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
 }

@@ -2,13 +2,15 @@ package expectations_test
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/setpoint-go/setpoint/expectations"
-	"github.com/stretchr/testify/require"
 )
 
 // listen returns the keys that f was called for so far.
@@ -49,13 +51,21 @@ func TestListenerIsCalledOnceExpectationsAreMet(t *testing.T) {
 		told, stop := listen(test.of.Notify)
 		test.expect()
 		_, waiting := test.of.Expires("a")
-		require.True(t, waiting, what)
+		if !waiting {
+			t.Fatalf("%v: waiting is false", what)
+		}
 		test.on()
-		require.Empty(t, *told, what)
+		if len(*told) != 0 {
+			t.Fatalf("%v: *told = %v, want none", what, *told)
+		}
 		test.met()
-		require.Equal(t, []string{"a"}, *told, what)
+		if want := ([]string{"a"}); !slices.Equal(*told, want) {
+			t.Fatalf("%v: *told = %q, want %q", what, *told, want)
+		}
 		_, waiting = test.of.Expires("a")
-		require.False(t, waiting, what)
+		if waiting {
+			t.Fatalf("%v: waiting is true", what)
+		}
 		stop()
 	}
 }
@@ -64,19 +74,27 @@ func TestListenersHearOnlyOfRequestedKeys(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	told, _ := listen(tr.Notify)
 	for range 2 { // as in a reconcile that has nothing to do: it must not be the reason of the next one
-		require.True(t, tr.SatisfiedExpectations("a"))
+		if !tr.SatisfiedExpectations("a") {
+			t.Fatal(`tr.SatisfiedExpectations("a") is false`)
+		}
 		tr.Begin("a")
 		tr.End("a")
 	}
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
-	require.Empty(t, *told)
+	if len(*told) != 0 {
+		t.Fatalf("*told = %v, want none", *told)
+	}
 	tr.ExpectCreations("a", 1)
-	require.False(t, tr.SatisfiedExpectations("a"))
+	if tr.SatisfiedExpectations("a") {
+		t.Fatal(`tr.SatisfiedExpectations("a") is true`)
+	}
 	tr.CreationObserved("a", 1)
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
-	require.Equal(t, []string{"a"}, *told, "once for each wait")
+	if want := ([]string{"a"}); !slices.Equal(*told, want) {
+		t.Fatalf("once for each wait: *told = %q, want %q", *told, want)
+	}
 }
 
 func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {
@@ -88,13 +106,21 @@ func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {
 		told, _ := listen(c.Notify)
 		c.ExpectCreations("a", 1)
 		at, waiting := c.Expires("a")
-		require.True(t, waiting)
+		if !waiting {
+			t.Fatal("waiting is false")
+		}
 		time.Sleep(time.Until(at))
 		_, waiting = c.Expires("a")
-		require.False(t, waiting)
+		if waiting {
+			t.Fatal("waiting is true")
+		}
 		c.CreationObserved("a")
-		require.Equal(t, []string{"a"}, expired)
-		require.Empty(t, *told)
+		if want := ([]string{"a"}); !slices.Equal(expired, want) {
+			t.Fatalf("expired = %q, want %q", expired, want)
+		}
+		if len(*told) != 0 {
+			t.Fatalf("*told = %v, want none", *told)
+		}
 	})
 }
 
@@ -116,14 +142,22 @@ func TestListenersAreCalledInOrderUntilTheyStop(t *testing.T) {
 		v.VersionObserved(version)
 		return told
 	}
-	require.Equal(t, []string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}, round(), "in order of version")
+	if diff := cmp.Diff([]string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}, round()); diff != "" {
+		t.Fatalf("in order of version: round() mismatch (-want +got):\n%s", diff)
+	}
 	stops[1]()
 	stops[1]()
-	require.Equal(t, []string{"a0", "a2", "b0", "b2", "c0", "c2"}, round())
+	if got, want := round(), ([]string{"a0", "a2", "b0", "b2", "c0", "c2"}); !slices.Equal(got, want) {
+		t.Fatalf("round() = %q, want %q", got, want)
+	}
 	stops[0]()
 	stops[2]()
-	require.Empty(t, round())
-	require.PanicsWithValue(t, "expectations: Notify needs a function", func() { v.Notify(nil) })
+	if got := round(); len(got) != 0 {
+		t.Fatalf("round() = %v, want none", got)
+	}
+	if got, want := panicOf(func() { v.Notify(nil) }), "expectations: Notify needs a function"; got != want {
+		t.Fatalf("panic = %v, want %v", got, want)
+	}
 }
 
 func TestListenerStoppingDuringCallDoesNotAffectOthers(t *testing.T) {
@@ -138,7 +172,9 @@ func TestListenerStoppingDuringCallDoesNotAffectOthers(t *testing.T) {
 		c.Expires("a")
 		c.CreationObserved("a")
 	}
-	require.Equal(t, []string{"first", "second", "third", "second", "third"}, told)
+	if want := ([]string{"first", "second", "third", "second", "third"}); !slices.Equal(told, want) {
+		t.Fatalf("told = %q, want %q", told, want)
+	}
 }
 
 func TestListenerMayCallEveryMethod(t *testing.T) {
@@ -148,18 +184,26 @@ func TestListenerMayCallEveryMethod(t *testing.T) {
 	stop = c.Notify(func(key string) {
 		told = append(told, key)
 		_, waiting := c.Expires(key)
-		require.False(t, waiting)
+		if waiting {
+			t.Fatal("waiting is true")
+		}
 		c.ExpectCreations(key, 1)
-		require.False(t, c.SatisfiedExpectations(key))
+		if c.SatisfiedExpectations(key) {
+			t.Fatal("c.SatisfiedExpectations(key) is true")
+		}
 		if len(told) == 3 {
 			stop()
 		}
 		c.CreationObserved(key)
 	})
 	c.ExpectCreations("a", 1)
-	require.False(t, c.SatisfiedExpectations("a"))
+	if c.SatisfiedExpectations("a") {
+		t.Fatal(`c.SatisfiedExpectations("a") is true`)
+	}
 	c.CreationObserved("a")
-	require.Equal(t, []string{"a", "a", "a"}, told)
+	if want := ([]string{"a", "a", "a"}); !slices.Equal(told, want) {
+		t.Fatalf("told = %q, want %q", told, want)
+	}
 }
 
 // A caller that checks a key, finds it unsatisfied, and then waits for Notify is always woken.
@@ -200,5 +244,7 @@ func TestListenerMissesNoConcurrentEvent(t *testing.T) {
 	holders.Wait()
 	close(writes)
 	cache.Wait()
-	require.NoError(t, v.CheckInvariants())
+	if err := v.CheckInvariants(); err != nil {
+		t.Fatalf("v.CheckInvariants(): %v", err)
+	}
 }
