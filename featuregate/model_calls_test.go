@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/featuregate"
 )
 
@@ -62,7 +60,9 @@ func goodHistories(t *testing.T) (good [][]featuregate.Phase) {
 			good = append(good, h)
 		}
 	}
-	require.Len(t, good, 15+30+10-3-3) // of one, two and three phases, less those that begin with Deprecated
+	if len(good) != 15+30+10-3-3 {
+		t.Fatalf("len(good) = %d, want %d: %v", len(good), 15+30+10-3-3, good)
+	} // of one, two and three phases, less those that begin with Deprecated
 	return good
 }
 

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/featuregate"
 )
 
@@ -430,7 +428,7 @@ func (tr *trial) differ(format string, args ...any) {
 	for _, c := range tr.calls {
 		text.WriteString("\n" + c.text)
 	}
-	require.FailNow(tr.T, "the gates differ from the model", "%s\n%s", text.String(), fmt.Sprintf(format, args...))
+	tr.Fatalf("the gates differ from the model: %s\n%s", text.String(), fmt.Sprintf(format, args...))
 }
 
 func describe(cfg featuregate.Config[Feature]) string {
