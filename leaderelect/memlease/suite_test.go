@@ -7,8 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -45,10 +44,16 @@ func TestRecordDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memlease.New()
 		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(365 * 24 * time.Hour)
 		got, err := s.Get(t.Context(), "lease")
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("got mismatch (-want +got):\n%s", diff)
+		}
 	})
 }

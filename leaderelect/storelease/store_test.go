@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -23,7 +23,9 @@ import (
 func records(t testing.TB, db *store.Memory) store.Store[storelease.Record] {
 	t.Helper()
 	s, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
@@ -38,7 +40,11 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 					Reopen: func() leaderelect.LeaseStore {
 						return must(storelease.New(records(t, db), storelease.Config{Unfenced: true}))
 					},
-					Delete:   func(key string) { require.NoError(t, errOf(lossy.Delete(context.Background(), "lease/"+key))) },
+					Delete: func(key string) {
+						if err := errOf(lossy.Delete(context.Background(), "lease/"+key)); err != nil {
+							t.Fatalf("errOf: %v", err)
+						}
+					},
 					CutReply: func() { lossy.cut = true },
 				}
 			})
@@ -86,13 +92,21 @@ func TestWatchReturnsStoreError(t *testing.T) {
 	var got []error
 	for e, err := range s.Watch(context.Background(), "lease") {
 		if err == nil {
-			assert.Equal(t, leaderelect.Entry{Key: "lease"}, e)
+			if diff := cmp.Diff(leaderelect.Entry{Key: "lease"}, e); diff != "" {
+				t.Errorf("e mismatch (-want +got):\n%s", diff)
+			}
 		}
 		got = append(got, err)
 	}
-	require.Len(t, got, 2)
-	require.NoError(t, got[0])
-	require.ErrorIs(t, got[1], errNetwork)
+	if len(got) != 2 {
+		t.Fatalf("len(got) = %d, want 2: %v", len(got), got)
+	}
+	if got[0] != nil {
+		t.Fatal(got[0])
+	}
+	if !errors.Is(got[1], errNetwork) {
+		t.Fatalf("got[1] = %v, want %v", got[1], errNetwork)
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -116,7 +130,9 @@ func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 		s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 		for _, key := range []string{"lease-2", "lease/", "leas"} {
 			_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 5})
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 		var seen []leaderelect.Entry
 		done := make(chan struct{})
@@ -130,12 +146,18 @@ func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease-3", Term: 6})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		want, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1, Value: []byte("a")})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Minute) // for bookmarks, if any come
 		synctest.Wait()
-		assert.Equal(t, []leaderelect.Entry{{Key: "lease"}, want}, seen)
+		if diff := cmp.Diff([]leaderelect.Entry{{Key: "lease"}, want}, seen); diff != "" {
+			t.Errorf("seen mismatch (-want +got):\n%s", diff)
+		}
 		cancel()
 		<-done
 	})
@@ -155,7 +177,9 @@ func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 					return nil
 				},
 			})
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			return e
 		}
 		first, endFirst := context.WithCancel(t.Context())
@@ -166,15 +190,23 @@ func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 		go func() { done <- elector().Run(second) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, began, 1)
+		if len(began) != 1 {
+			t.Fatalf("len(began) = %d, want 1: %v", len(began), began)
+		}
 		released := time.Now()
 		endFirst()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Len(t, began, 2)
-		assert.LessOrEqual(t, began[1].Sub(released), 20*time.Millisecond)
+		if len(began) != 2 {
+			t.Fatalf("len(began) = %d, want 2: %v", len(began), began)
+		}
+		if got := began[1].Sub(released); got > 20*time.Millisecond {
+			t.Errorf("began[1].Sub(released) = %v, want at most %v", got, 20*time.Millisecond)
+		}
 		endSecond()
-		require.NoError(t, errors.Join(<-done, <-done))
+		if err := errors.Join(<-done, <-done); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
@@ -182,19 +214,31 @@ func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 1))
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	e.Term = 2
 	_, err = s.Update(ctx, e)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("lease", 1))
-	require.ErrorIs(t, err, store.ErrFenced)
+	if !errors.Is(err, store.ErrFenced) {
+		t.Fatalf("err = %v, want %v", err, store.ErrFenced)
+	}
 	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("another", 1))
-	require.NoError(t, err, "terms belong to a lease")
+	if err != nil {
+		t.Fatalf("terms belong to a lease: %v", err)
+	}
 }
 
 // Every leader of two leases, in any order of takeovers, writes to one database under its context.
@@ -208,15 +252,23 @@ func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 			Store: leases, Key: lease, Identity: "test", Logger: slog.New(slog.DiscardHandler),
 			OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 				fence, ok := store.FenceFrom(ctx)
-				require.True(t, ok)
-				require.Equal(t, store.Fence{Lease: lease, Term: l.Term()}, fence)
+				if !ok {
+					t.Fatal("ok is false")
+				}
+				if want := (store.Fence{Lease: lease, Term: l.Term()}); fence != want {
+					t.Fatalf("fence = %+v, want %+v", fence, want)
+				}
 				old = append(old, context.WithoutCancel(ctx), context.WithoutCancel(l.Context()))
 				_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint(lease, l.Term())})
 				return err
 			},
 		})
-		require.NoError(t, err)
-		require.NoError(t, elector.RunOnce(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := elector.RunOnce(t.Context()); err != nil {
+			t.Fatalf("elector.RunOnce(ctx): %v", err)
+		}
 	}
 	for range 3 {
 		lead("one")
@@ -226,9 +278,13 @@ func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 	for i, ctx := range old {
 		_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint("late", i)})
 		if last := i >= 6; last { // of its lease
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 		} else {
-			require.ErrorIs(t, err, store.ErrFenced)
+			if !errors.Is(err, store.ErrFenced) {
+				t.Fatalf("err = %v, want %v", err, store.ErrFenced)
+			}
 		}
 	}
 }
@@ -237,22 +293,34 @@ func TestFencedUpdateIsNoConflict(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // of another leader
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = s.Update(ctx, e)
-	require.ErrorIs(t, err, store.ErrFenced)
-	require.NotErrorIs(t, err, leaderelect.ErrConflict)
+	if !errors.Is(err, store.ErrFenced) {
+		t.Fatalf("err = %v, want %v", err, store.ErrFenced)
+	}
+	if errors.Is(err, leaderelect.ErrConflict) {
+		t.Fatalf("err = %v, want another error", err)
+	}
 }
 
 func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		things, err := store.Open[string](db, "things", store.Config[string]{})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		all := records(t, db)
 		var terms []uint64
 		lead := func() {
@@ -265,17 +333,27 @@ func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 					return err
 				},
 			})
-			require.NoError(t, err)
-			require.NoError(t, elector.RunOnce(t.Context()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := elector.RunOnce(t.Context()); err != nil {
+				t.Fatalf("elector.RunOnce(ctx): %v", err)
+			}
 		}
 		for range 3 {
 			lead()
 			time.Sleep(time.Second)
 		}
-		require.NoError(t, errOf(all.Delete(t.Context(), "lease/lease")))
+		if err := errOf(all.Delete(t.Context(), "lease/lease")); err != nil {
+			t.Fatalf(`errOf(all.Delete(ctx, "lease/lease")): %v`, err)
+		}
 		lead() // by an elector that has never seen a term
-		assert.Equal(t, []uint64{1, 2, 3}, terms[:3])
-		assert.Greater(t, terms[3], uint64(3))
+		if got, want := terms[:3], ([]uint64{1, 2, 3}); !slices.Equal(got, want) {
+			t.Errorf("terms[:3] = %v, want %v", got, want)
+		}
+		if terms[3] <= uint64(3) {
+			t.Errorf("terms[3] = %v, want more than %v", terms[3], uint64(3))
+		}
 	})
 }
 
@@ -283,11 +361,15 @@ func TestInvalidVersionIsAConflict(t *testing.T) {
 	ctx := context.Background()
 	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, version := range []string{"", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
 		e.Version = version
 		_, err := s.Update(ctx, e)
-		require.ErrorIs(t, err, leaderelect.ErrConflict, version)
+		if !errors.Is(err, leaderelect.ErrConflict) {
+			t.Fatalf("%v: err = %v, want %v", version, err, leaderelect.ErrConflict)
+		}
 	}
 }
 

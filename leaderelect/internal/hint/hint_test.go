@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-
 	"github.com/setpoint-go/setpoint/leaderelect/internal/hint"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
@@ -105,18 +103,32 @@ func has[T any](c <-chan T) (v T, ok bool) {
 
 func TestNilReportsNothing(t *testing.T) {
 	var w *hint.Watch
-	assert.Nil(t, w.News())
-	assert.False(t, w.Live())
-	assert.True(t, w.Stop(0))
+	if got := w.News(); got != nil {
+		t.Errorf("w.News() = %v, want nil", got)
+	}
+	if w.Live() {
+		t.Error("w.Live() is true")
+	}
+	if !w.Stop(0) {
+		t.Error("w.Stop(0) is false")
+	}
 
 	var p *hint.Presence
 	p.Await(t.Context(), time.Hour)
 	p.Want("session")
 	p.Renew()
-	assert.Empty(t, p.Session())
-	assert.Nil(t, p.Changes())
-	assert.Nil(t, p.Ends())
-	assert.True(t, p.Stop(time.Second))
+	if got := p.Session(); got != "" {
+		t.Errorf(`p.Session() = %q, want ""`, got)
+	}
+	if got := p.Changes(); got != nil {
+		t.Errorf("p.Changes() = %v, want nil", got)
+	}
+	if got := p.Ends(); got != nil {
+		t.Errorf("p.Ends() = %v, want nil", got)
+	}
+	if !p.Stop(time.Second) {
+		t.Error("p.Stop(time.Second) is false")
+	}
 }
 
 func TestBusyReceiverFindsNewestState(t *testing.T) {
@@ -132,13 +144,23 @@ func TestBusyReceiverFindsNewestState(t *testing.T) {
 		synctest.Wait()
 		cancel() // the work may still drain
 		synctest.Wait()
-		assert.True(t, w.Live())
+		if !w.Live() {
+			t.Error("w.Live() is false")
+		}
 		v, _ := has(w.News())
-		assert.Equal(t, "3", v.Version)
+		if v.Version != "3" {
+			t.Errorf("v.Version = %q, want %q", v.Version, "3")
+		}
 		_, ok := has(w.News())
-		assert.False(t, ok)
-		assert.True(t, w.Stop(time.Second))
-		assert.False(t, w.Live())
+		if ok {
+			t.Error("ok is true")
+		}
+		if !w.Stop(time.Second) {
+			t.Error("w.Stop(time.Second) is false")
+		}
+		if w.Live() {
+			t.Error("w.Live() is true")
+		}
 	})
 }
 
@@ -155,25 +177,45 @@ func TestFailedWatchIsRestartedAfterPause(t *testing.T) {
 			return ctx.Err()
 		})
 		synctest.Wait()
-		assert.False(t, w.Live())
-		assert.Contains(t, out.String(), "boom")
+		if w.Live() {
+			t.Error("w.Live() is true")
+		}
+		if got := out.String(); !strings.Contains(got, "boom") {
+			t.Errorf("out.String() = %q, want it to contain %q", got, "boom")
+		}
 
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
-		assert.EqualValues(t, 1, calls.Load())
+		if got := calls.Load(); got != 1 {
+			t.Errorf("calls.Load() = %v, want 1", got)
+		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		assert.EqualValues(t, 2, calls.Load())
-		assert.True(t, w.Live())
+		if got := calls.Load(); got != 2 {
+			t.Errorf("calls.Load() = %v, want 2", got)
+		}
+		if !w.Live() {
+			t.Error("w.Live() is false")
+		}
 
 		w.Restart()
-		assert.False(t, w.Live())
+		if w.Live() {
+			t.Error("w.Live() is true")
+		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 3, calls.Load())
-		assert.True(t, w.Live())
-		assert.Equal(t, 1, strings.Count(out.String(), "watching the record failed"), "a restart is not a failure")
-		assert.True(t, w.Stop(time.Second))
+		if got := calls.Load(); got != 3 {
+			t.Errorf("calls.Load() = %v, want 3", got)
+		}
+		if !w.Live() {
+			t.Error("w.Live() is false")
+		}
+		if got := strings.Count(out.String(), "watching the record failed"); got != 1 {
+			t.Errorf(`a restart is not a failure: strings.Count(out.String(), "watching the record failed") = %v, want 1`, got)
+		}
+		if !w.Stop(time.Second) {
+			t.Error("w.Stop(time.Second) is false")
+		}
 	})
 }
 
@@ -189,9 +231,15 @@ func TestEndedWatchIsRestartedWithoutWarning(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.EqualValues(t, 2, calls.Load())
-		assert.True(t, w.Stop(time.Second))
-		assert.Empty(t, out.String())
+		if got := calls.Load(); got != 2 {
+			t.Errorf("calls.Load() = %v, want 2", got)
+		}
+		if !w.Stop(time.Second) {
+			t.Error("w.Stop(time.Second) is false")
+		}
+		if got := out.String(); got != "" {
+			t.Errorf(`out.String() = %q, want ""`, got)
+		}
 	})
 }
 
@@ -206,13 +254,23 @@ func TestStopWaitsForHangingCallsUpToLimit(t *testing.T) {
 		p.Want("session")
 		synctest.Wait()
 		start := time.Now()
-		assert.False(t, w.Stop(3*time.Second))
-		assert.False(t, p.Stop(4*time.Second))
-		assert.Equal(t, 7*time.Second, time.Since(start))
+		if w.Stop(3 * time.Second) {
+			t.Error("w.Stop(3*time.Second) is true")
+		}
+		if p.Stop(4 * time.Second) {
+			t.Error("p.Stop(4*time.Second) is true")
+		}
+		if got := time.Since(start); got != 7*time.Second {
+			t.Errorf("time.Since(start) = %v, want %v", got, 7*time.Second)
+		}
 		close(release)
-		assert.True(t, w.Stop(time.Second))
+		if !w.Stop(time.Second) {
+			t.Error("w.Stop(time.Second) is false")
+		}
 		synctest.Wait()
-		assert.True(t, p.Stop(time.Second))
+		if !p.Stop(time.Second) {
+			t.Error("p.Stop(time.Second) is false")
+		}
 	})
 }
 
@@ -237,32 +295,56 @@ func TestSessionIsHeldUntilRenewedOrLost(t *testing.T) {
 		cancel() // the work may still drain
 		synctest.Wait()
 		first := p.Session()
-		assert.NotEmpty(t, first)
+		if first == "" {
+			t.Error("first is empty")
+		}
 		has(p.Changes())
 
 		p.Renew()
-		assert.Empty(t, p.Session())
+		if got := p.Session(); got != "" {
+			t.Errorf(`p.Session() = %q, want ""`, got)
+		}
 		_, changed := has(p.Changes())
-		assert.True(t, changed)
+		if !changed {
+			t.Error("changed is false")
+		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		second := p.Session()
-		assert.NotEmpty(t, second)
-		assert.NotEqual(t, first, second)
+		if second == "" {
+			t.Error("second is empty")
+		}
+		if second == first {
+			t.Errorf("second = %q, want another", second)
+		}
 		_, changed = has(p.Changes())
-		assert.True(t, changed)
-		assert.NoError(t, held.Gone(t.Context(), first))
+		if !changed {
+			t.Error("changed is false")
+		}
+		if err := held.Gone(t.Context(), first); err != nil {
+			t.Errorf("held.Gone(ctx, first): %v", err)
+		}
 
 		held.drop()
 		synctest.Wait()
-		assert.Empty(t, p.Session())
+		if got := p.Session(); got != "" {
+			t.Errorf(`p.Session() = %q, want ""`, got)
+		}
 		_, changed = has(p.Changes())
-		assert.True(t, changed)
+		if !changed {
+			t.Error("changed is false")
+		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		assert.NotEmpty(t, p.Session())
-		assert.True(t, p.Stop(time.Second))
-		assert.Empty(t, p.Session())
+		if p.Session() == "" {
+			t.Error("p.Session() is empty")
+		}
+		if !p.Stop(time.Second) {
+			t.Error("p.Stop(time.Second) is false")
+		}
+		if got := p.Session(); got != "" {
+			t.Errorf(`p.Session() = %q, want ""`, got)
+		}
 	})
 }
 
@@ -284,25 +366,37 @@ func TestEndOfWantedSessionIsReportedOnce(t *testing.T) {
 		waits := held.waits.Load()
 		p.Want("b")
 		synctest.Wait()
-		assert.Equal(t, waits, held.waits.Load(), "the call continues")
+		if got := held.waits.Load(); got != waits {
+			t.Errorf("the call continues: held.waits.Load() = %v, want %v", got, waits)
+		}
 		_, ok := has(p.Ends())
-		assert.False(t, ok, "it is not wanted anymore")
+		if ok {
+			t.Error("it is not wanted anymore: ok is true")
+		}
 
 		endB()
 		synctest.Wait()
 		session, _ := has(p.Ends())
-		assert.Equal(t, "b", session)
+		if session != "b" {
+			t.Errorf("session = %q, want %q", session, "b")
+		}
 		p.Want("b")
 		time.Sleep(time.Hour)
 		_, ok = has(p.Ends())
-		assert.False(t, ok, "it was reported")
+		if ok {
+			t.Error("it was reported: ok is true")
+		}
 
 		p.Want("")
 		p.Want("b")
 		synctest.Wait()
 		session, _ = has(p.Ends())
-		assert.Equal(t, "b", session, "it is wanted again")
-		assert.True(t, p.Stop(time.Second))
+		if session != "b" {
+			t.Errorf("it is wanted again: session = %q, want %q", session, "b")
+		}
+		if !p.Stop(time.Second) {
+			t.Error("p.Stop(time.Second) is false")
+		}
 	})
 }
 
@@ -338,12 +432,20 @@ func TestFailedSessionsAreRetriedAfterPause(t *testing.T) {
 				works := func() bool { return p.Session() != "" && len(p.Ends()) == 1 }
 				time.Sleep(3 * time.Second) // a call of Want may cut one pause short
 				synctest.Wait()
-				assert.False(t, works())
-				assert.Contains(t, out.String(), method+" fails")
+				if works() {
+					t.Error("works() is true")
+				}
+				if got := out.String(); !strings.Contains(got, method+" fails") {
+					t.Errorf("out.String() = %q, want it to contain %q", got, method+" fails")
+				}
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				assert.True(t, works())
-				assert.True(t, p.Stop(time.Second))
+				if !works() {
+					t.Error("works() is false")
+				}
+				if !p.Stop(time.Second) {
+					t.Error("p.Stop(time.Second) is false")
+				}
 			})
 		})
 	}
