@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,32 @@ func TestStopWithoutTimeoutWaits(t *testing.T) {
 		require.NoError(t, r.Stop(), "nor does the context of BeforeRelease end")
 		assert.GreaterOrEqual(t, time.Since(began), 24*time.Hour)
 	})
+}
+
+// A leader that drained for longer than the default of an elector, 30 s, would lose its lease, and the process would end.
+func TestStopOfLeaderWithoutTimeoutWaits(t *testing.T) {
+	for what, timeout := range map[string]time.Duration{"none": -1, "the longest": math.MaxInt64} {
+		bubble(t, what, func(t *testing.T) {
+			s := newStage(t, manager.Config{StopTimeout: timeout, Election: election(newLeases())})
+			s.part.run = func(ctx context.Context) error {
+				l, ok := leaderelect.FromContext(ctx)
+				assert.True(t, ok)
+				<-ctx.Done()
+				time.Sleep(2 * time.Hour)
+				assert.NoError(t, l.Err(), "the leader keeps the lease while it drains")
+				return nil
+			}
+			s.hook = func(context.Context) error { return nil }
+			r := looptest.Start(t, s.manager.Run)
+			synctest.Wait()
+			require.NoError(t, s.manager.Check())
+			r.Cancel()
+			time.Sleep(time.Hour)
+			require.NoError(t, s.manager.Check(), "a drain may take any time")
+			require.NoError(t, r.Stop())
+			assert.Contains(t, s.events.Take(), "hook")
+		})
+	}
 }
 
 // The limit counts from the start of the stop, but a call that starts late has a grace period.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -56,7 +57,8 @@ type Config struct {
 	// Three fields have different defaults here and in Shards.Lease:
 	//
 	//   - Logger defaults to that of the manager.
-	//   - DrainTimeout defaults to StopTimeout plus 3 s, since the manager keeps the lease during the drain and BeforeRelease.
+	//   - DrainTimeout defaults to StopTimeout plus 3 s, since the manager keeps the lease during the drain and BeforeRelease. If
+	//     StopTimeout is disabled, so is DrainTimeout.
 	//   - OnStepDownOverrun is called when a part continues although another process may lead. By default it logs an error that
 	//     names the part, and ends the process: see [leaderelect.ExitOnOverrun]. With Shards, the error names the lease of the
 	//     slot in which work continues. After a suspend, work has at least one second to return after its context has ended. If
@@ -202,8 +204,11 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 // setDefaults sets the manager's defaults for unset fields of lease.
 func (m *Manager) setDefaults(lease *leaderelect.Config) {
 	lease.Logger = cmp.Or(lease.Logger, m.logger)
-	if lease.DrainTimeout == 0 && m.cfg.StopTimeout >= 0 {
-		lease.DrainTimeout = m.cfg.StopTimeout + stopGrace
+	if lease.DrainTimeout == 0 {
+		lease.DrainTimeout = -1 // no limit, as for the stop
+		if m.cfg.StopTimeout >= 0 {
+			lease.DrainTimeout = m.cfg.StopTimeout + min(stopGrace, math.MaxInt64-m.cfg.StopTimeout)
+		}
 	}
 	if lease.OnStepDownOverrun == nil {
 		lease.OnStepDownOverrun = m.overrun
