@@ -180,7 +180,7 @@ func (e *Elector) Check(tolerance time.Duration) error {
 
 // check returns the error of the leadership and the error of the store.
 func (e *Elector) check(tolerance time.Duration) (own, store error) {
-	patience := e.cfg.LeaseDuration + tolerance
+	patience := e.link.Patience(tolerance)
 	own = e.checkLeadership(patience)
 	e.mu.Lock()
 	defer e.mu.Unlock()

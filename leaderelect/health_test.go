@@ -2,6 +2,7 @@ package leaderelect_test
 
 import (
 	"context"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,6 +61,19 @@ func TestPermanentStoreErrorIsReturnedButOutageIsNot(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestCheckWithEndlessToleranceReportsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.join(t, "a", nil)
+		a.start()
+		after(time.Second)
+		require.True(t, a.IsLeader())
+		require.NoError(t, a.Check(math.MaxInt64))
+		require.NoError(t, a.stop())
+		w.finish(t)
+	})
 }
 
 func TestFollowerIgnoresEarlierWriteErrors(t *testing.T) {

@@ -43,7 +43,7 @@ func (m *Manager) Check() error {
 		if d.asked {
 			err = wait.Call(context.Background(), func(context.Context) error { return d.check() })
 		}
-		if m.cfg.StopTimeout >= 0 && d.told > m.cfg.StopTimeout+stopGrace {
+		if m.cfg.StopTimeout >= 0 && d.told-stopGrace > m.cfg.StopTimeout {
 			err = errors.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
 		}
 		if err != nil {

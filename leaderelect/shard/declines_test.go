@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -138,6 +139,31 @@ func TestAcquiredSlotForgetsEarlierFailures(t *testing.T) {
 		before := tries.Load()
 		after(lease + time.Minute)
 		assert.Greater(t, tries.Load(), before+2, "after 8s, 16s, and 32s")
+	})
+}
+
+func TestSlotThatMayDrainForeverPassesCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 2)
+		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = math.MaxInt64 })
+		after(time.Second)
+		var dones []func()
+		for _, key := range keysOf(a.Slots, 2) {
+			_, done, ok := a.Begin(t.Context(), key)
+			require.True(t, ok)
+			dones = append(dones, done)
+		}
+		assert.NoError(t, a.Check(math.MaxInt64))
+		b := w.join(t, "b", nil)
+		after(10 * time.Minute)
+		assert.NoError(t, a.Check(0))
+		assert.NoError(t, a.Check(math.MaxInt64))
+		assert.Empty(t, b.Owned())
+		for _, done := range dones {
+			done()
+		}
+		w.settle(t, 4*retry, a, b)
+		w.checkNow(t)
 	})
 }
 

@@ -147,8 +147,8 @@ func (s *slot) stuck(tolerance time.Duration) error {
 	if s.drains.IsZero() {
 		return nil
 	}
-	age, limit := time.Since(s.drains), s.slots.timing.LeaseDuration+max(0, s.slots.timing.DrainTimeout)
-	if age <= limit+tolerance {
+	age, timing := time.Since(s.drains), s.slots.timing
+	if age-max(0, timing.DrainTimeout) <= timing.Patience(tolerance) {
 		return nil
 	}
 	return fmt.Errorf("slot %d has drained for %s, and done was not called for %d calls of Begin", s.number, age, s.working)

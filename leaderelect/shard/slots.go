@@ -190,7 +190,7 @@ func (s *Slots) Members() []leaderelect.Leader {
 // Check is for a liveness probe.
 func (s *Slots) Check(tolerance time.Duration) error {
 	s.mu.Lock()
-	failing := s.number.check(s.timing.LeaseDuration + tolerance)
+	failing := s.number.check(s.timing.Patience(tolerance))
 	s.mu.Unlock()
 	errs := []error{failing}
 	for _, one := range s.slots {

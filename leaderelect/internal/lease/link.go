@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/setpoint-go/setpoint/wait"
@@ -46,6 +47,11 @@ type Timing struct {
 // minGrace is how much later than its context a call may end, however short the lease is. That depends on the driver, the disk,
 // and the load of the machine, and not on the lease.
 const minGrace = 5 * time.Second
+
+// Patience returns how long a problem may last before a Check reports it: LeaseDuration and the given tolerance.
+func (t Timing) Patience(tolerance time.Duration) time.Duration {
+	return t.LeaseDuration + min(tolerance, math.MaxInt64-t.LeaseDuration)
+}
 
 // Grace returns how long the end of a run waits for calls whose contexts have ended.
 func (t Timing) Grace() time.Duration { return max(t.RequestTimeout, minGrace) }
