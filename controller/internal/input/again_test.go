@@ -2,13 +2,14 @@ package input_test
 
 import (
 	"context"
+	"math"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -80,12 +81,18 @@ func TestFormerOwnerIsAddedWhenEarlierOwnerIsUnknown(t *testing.T) {
 		w.take()
 		m.failFor("x")
 		w.source.Put(object{"a", "y"})
-		assert.Equal(t, []string{"y: 3, things updated, true"}, w.take(), "x cannot be mapped")
+		if got, want := w.take(), ([]string{"y: 3, things updated, true"}); !slices.Equal(got, want) {
+			t.Errorf("x cannot be mapped: w.take() = %q, want %q", got, want)
+		}
 		w.source.Put(object{"a", "z"})
-		assert.Equal(t, []string{"y: 3, things updated, true", "z: 3, things updated, true"}, w.take())
+		if diff := cmp.Diff([]string{"y: 3, things updated, true", "z: 3, things updated, true"}, w.take()); diff != "" {
+			t.Errorf("w.take() mismatch (-want +got):\n%s", diff)
+		}
 		m.failFor()
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"x: 3, things updated, true"}, w.take())
+		if got, want := w.take(), ([]string{"x: 3, things updated, true"}); !slices.Equal(got, want) {
+			t.Errorf("w.take() = %q, want %q", got, want)
+		}
 	})
 }
 
@@ -96,26 +103,40 @@ func TestEachStateIsRemappedOnce(t *testing.T) {
 		m.failFor("x", "y", "z")
 		w.source.Put(object{"a", "x"})
 		time.Sleep(5 * time.Millisecond)
-		assert.Equal(t, []string{"x", "x"}, m.take(), "at once, and after a backoff")
+		if got, want := m.take(), ([]string{"x", "x"}); !slices.Equal(got, want) {
+			t.Errorf("at once, and after a backoff: m.take() = %q, want %q", got, want)
+		}
 		w.source.Put(object{"a", "y"})
-		assert.Equal(t, []string{"x", "x", "y"}, m.take(), "a retried mapping does not know the newest state")
+		if got, want := m.take(), ([]string{"x", "x", "y"}); !slices.Equal(got, want) {
+			t.Errorf("a retried mapping does not know the newest state: m.take() = %q, want %q", got, want)
+		}
 		w.source.Put(object{"a", "z"})
-		assert.Equal(t, []string{"x", "x", "y", "z"}, m.take())
+		if got, want := m.take(), ([]string{"x", "x", "y", "z"}); !slices.Equal(got, want) {
+			t.Errorf("m.take() = %q, want %q", got, want)
+		}
 
 		// The same while a retry is in progress.
 		leave := m.blockNext()
 		time.Sleep(time.Minute)
 		m.take()
 		w.source.Put(object{"a", "y"})
-		assert.Equal(t, []string{"z", "y"}, m.take())
+		if got, want := m.take(), ([]string{"z", "y"}); !slices.Equal(got, want) {
+			t.Errorf("m.take() = %q, want %q", got, want)
+		}
 		close(leave)
 		m.take()
 		m.failFor()
 		w.source.Put(object{"a", "last"})
 		calls := m.take()
-		require.GreaterOrEqual(t, len(calls), 2)
-		assert.Equal(t, []string{"y", "last"}, calls[len(calls)-2:])
-		assert.NotEqual(t, "y", calls[len(calls)-3], "once")
+		if got := len(calls); got < 2 {
+			t.Fatalf("len(calls) = %v, want at least 2", got)
+		}
+		if got, want := calls[len(calls)-2:], ([]string{"y", "last"}); !slices.Equal(got, want) {
+			t.Errorf("calls[len(calls)-2:] = %q, want %q", got, want)
+		}
+		if got := calls[len(calls)-3]; got == "y" {
+			t.Errorf("once: calls[len(calls)-3] = %q, want another", got)
+		}
 	})
 }
 
@@ -128,8 +149,12 @@ func TestBackoffGrowsToOneMinute(t *testing.T) {
 		time.Sleep(time.Hour)
 		m.take()
 		time.Sleep(time.Hour)
-		assert.InDelta(t, 60, len(m.take()), 1)
-		assert.Equal(t, 1, f.Unmapped())
+		if got := len(m.take()); math.Abs(float64(got-60)) > 1 {
+			t.Errorf("len(m.take()) = %v, want %v ± %v", got, 60, 1)
+		}
+		if got := f.Unmapped(); got != 1 {
+			t.Errorf("f.Unmapped() = %v, want 1", got)
+		}
 	})
 }
 
@@ -149,8 +174,15 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			synctest.Wait()
 			m.failFor()
 			time.Sleep(time.Minute)
-			assert.Subset(t, w.take(), []string{"x: 3, things updated, true", "y: 3, things updated, true"})
-			assert.Zero(t, f.Unmapped())
+			taken := w.take()
+			for _, want := range []string{"x: 3, things updated, true", "y: 3, things updated, true"} {
+				if !slices.Contains(taken, want) {
+					t.Errorf("w.take() = %q, want it to contain %q", taken, want)
+				}
+			}
+			if got := f.Unmapped(); got != 0 {
+				t.Errorf("f.Unmapped() = %v, want 0", got)
+			}
 		})
 	})
 	t.Run("a resync maps an object whose first mapping failed", func(t *testing.T) {
@@ -159,7 +191,9 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			const period = 10 * time.Minute
 			var err error
 			w.inf, err = informer.New(w.source, keyOf, informer.Config{Name: "things", ResyncPeriod: period})
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			m := &mapper{}
 			defer w.run(t, input.Mapped(w.origin, input.Rules[object]{}, w.inf, m.to))()
 			m.failFor("x")
@@ -168,7 +202,9 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			synctest.Wait()
 			m.failFor()
 			time.Sleep(time.Nanosecond)
-			assert.Equal(t, []string{"x: 3, things added, true"}, w.take())
+			if got, want := w.take(), ([]string{"x: 3, things added, true"}); !slices.Equal(got, want) {
+				t.Errorf("w.take() = %q, want %q", got, want)
+			}
 		})
 	})
 	t.Run("an existing object is not news", func(t *testing.T) {
@@ -179,10 +215,14 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			w.take()
 			m.failFor("x")
 			f.Present(t.Context(), func(key string) { t.Error(key) })
-			assert.Equal(t, 1, f.Unmapped())
+			if got := f.Unmapped(); got != 1 {
+				t.Errorf("f.Unmapped() = %v, want 1", got)
+			}
 			m.failFor()
 			time.Sleep(time.Second)
-			assert.Equal(t, []string{"x: -7, things listed again, false"}, w.take())
+			if got, want := w.take(), ([]string{"x: -7, things listed again, false"}); !slices.Equal(got, want) {
+				t.Errorf("w.take() = %q, want %q", got, want)
+			}
 		})
 	})
 }

@@ -2,15 +2,14 @@ package input_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -25,7 +24,9 @@ func newFeeds(t *testing.T, w *world) *input.Feeds[string] {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		assert.NoError(t, w.inf.Run(ctx))
+		if err := w.inf.Run(ctx); err != nil {
+			t.Errorf("w.inf.Run(ctx): %v", err)
+		}
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	var mu sync.Mutex // two handlers add keys
@@ -53,11 +54,19 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", "x"})
 		fs := newFeeds(t, w)
-		assert.Equal(t, []input.Source{w.inf}, fs.Sources(), "once")
+		if got := fs.Sources(); len(got) != 1 || got[0] != input.Source(w.inf) {
+			t.Errorf("fs.Sources() = %v, want the informer once", got)
+		}
 		for range 2 {
-			assert.False(t, fs.Started())
-			assert.False(t, fs.Synced())
-			assert.Empty(t, present(fs))
+			if fs.Started() {
+				t.Error("fs.Started() is true")
+			}
+			if fs.Synced() {
+				t.Error("fs.Synced() is true")
+			}
+			if got := present(fs); len(got) != 0 {
+				t.Errorf("present(fs) = %v, want none", got)
+			}
 			beside := make(chan string, 2)
 			syncers, stop, err := fs.Start(t.Context(), func(ctx context.Context, syncers []informer.Syncer) {
 				beside <- fmt.Sprint(len(syncers))
@@ -65,20 +74,40 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 				time.Sleep(time.Second)
 				beside <- "ended"
 			})
-			require.NoError(t, err)
-			assert.Len(t, syncers, 3, "the source and two handlers")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(syncers) != 3 {
+				t.Errorf("the source and two handlers: len(syncers) = %d, want 3: %v", len(syncers), syncers)
+			}
 			synctest.Wait()
-			assert.True(t, fs.Started())
-			assert.True(t, fs.Synced())
-			assert.Equal(t, "3", <-beside)
-			assert.Equal(t, []string{"a", "x"}, present(fs))
-			require.NoError(t, fs.CheckInvariants())
+			if !fs.Started() {
+				t.Error("fs.Started() is false")
+			}
+			if !fs.Synced() {
+				t.Error("fs.Synced() is false")
+			}
+			if got := <-beside; got != "3" {
+				t.Errorf("<-beside = %q, want %q", got, "3")
+			}
+			if got, want := present(fs), ([]string{"a", "x"}); !slices.Equal(got, want) {
+				t.Errorf("present(fs) = %q, want %q", got, want)
+			}
+			if err := fs.CheckInvariants(); err != nil {
+				t.Fatalf("fs.CheckInvariants(): %v", err)
+			}
 			stop()
-			assert.Len(t, beside, 1, "the stop has waited for it")
-			assert.Equal(t, "ended", <-beside)
+			if len(beside) != 1 {
+				t.Errorf("the stop has waited for it: len(beside) = %d, want 1: %v", len(beside), beside)
+			}
+			if got := <-beside; got != "ended" {
+				t.Errorf("<-beside = %q, want %q", got, "ended")
+			}
 			w.take()
 			w.source.Put(object{"a", "x"})
-			assert.Empty(t, w.take(), "the handlers are removed")
+			if got := w.take(); len(got) != 0 {
+				t.Errorf("the handlers are removed: w.take() = %v, want none", got)
+			}
 		}
 	})
 }
@@ -89,10 +118,16 @@ func TestFeedsSyncAfterTheirSource(t *testing.T) {
 		fs := input.NewFeeds([]*input.Feed[string]{input.Own(w.origin, input.Rules[object]{}, w.inf)}, none)
 		_, stop, err := fs.Start(t.Context(), nil)
 		defer stop()
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
-		assert.True(t, fs.Started())
-		assert.False(t, fs.Synced())
+		if !fs.Started() {
+			t.Error("fs.Started() is false")
+		}
+		if fs.Synced() {
+			t.Error("fs.Synced() is true")
+		}
 	})
 }
 
@@ -103,7 +138,9 @@ func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 		w.source.Put(object{"b", ""})
 		fs := newFeeds(t, w)
 		_, stop, err := fs.Start(t.Context(), nil)
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		var added []string
 		began := make(chan struct{})
@@ -118,7 +155,9 @@ func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 		}()
 		<-began
 		stop()
-		assert.Len(t, added, 1, "the stop has waited for the key that was being added, and the second one was left out")
+		if len(added) != 1 {
+			t.Errorf("the stop has waited for the key that was being added, and the second one was left out: len(added) = %d, want 1: %v", len(added), added)
+		}
 	})
 }
 
@@ -127,14 +166,22 @@ func TestCallerStopsFeedsOfEndedInformer(t *testing.T) {
 		w, ended := newWorld(t), newWorld(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.NoError(t, ended.inf.Run(ctx))
+		if err := ended.inf.Run(ctx); err != nil {
+			t.Fatalf("ended.inf.Run(ctx): %v", err)
+		}
 		fs := input.NewFeeds([]*input.Feed[string]{
 			input.Own(w.origin, input.Rules[object]{}, w.inf), input.Own(ended.origin, input.Rules[object]{}, ended.inf),
 		}, none)
 		_, stop, err := fs.Start(t.Context(), nil)
-		require.ErrorIs(t, err, informer.ErrEnded)
-		assert.Contains(t, err.Error(), "watch things: ")
-		assert.False(t, fs.Started())
+		if !errors.Is(err, informer.ErrEnded) {
+			t.Fatalf("err = %v, want %v", err, informer.ErrEnded)
+		}
+		if got := err.Error(); !strings.Contains(got, "watch things: ") {
+			t.Errorf("err.Error() = %q, want it to contain %q", got, "watch things: ")
+		}
+		if fs.Started() {
+			t.Error("fs.Started() is true")
+		}
 		stop()
 	})
 }
@@ -147,19 +194,33 @@ func TestWaitMappedWaitsForNextStart(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- fs.WaitMapped(t.Context()) }()
 		synctest.Wait()
-		assert.Empty(t, waited)
+		if len(waited) != 0 {
+			t.Errorf("waited = %v, want none", waited)
+		}
 		_, stop, err := fs.Start(t.Context(), nil)
-		require.NoError(t, err)
-		require.NoError(t, <-waited)
-		require.NoError(t, fs.CheckInvariants())
-		assert.NotEmpty(t, w.added)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waited; err != nil {
+			t.Fatalf("<-waited: %v", err)
+		}
+		if err := fs.CheckInvariants(); err != nil {
+			t.Fatalf("fs.CheckInvariants(): %v", err)
+		}
+		if len(w.added) == 0 {
+			t.Error("w.added is empty")
+		}
 		stop()
 
 		why := fmt.Errorf("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		require.ErrorIs(t, fs.WaitMapped(ctx), why)
-		require.NoError(t, input.NewFeeds[string](nil, none).WaitMapped(ctx), "there is nothing to wait for")
+		if err := fs.WaitMapped(ctx); !errors.Is(err, why) {
+			t.Fatalf("fs.WaitMapped(ctx) = %v, want %v", err, why)
+		}
+		if err := input.NewFeeds[string](nil, none).WaitMapped(ctx); err != nil {
+			t.Fatalf("there is nothing to wait for: input.NewFeeds[string](nil, none).WaitMapped(ctx): %v", err)
+		}
 	})
 }
 
@@ -176,7 +237,9 @@ func TestMapperContextEndsWithFeed(t *testing.T) {
 					if calls++; again && calls == 1 {
 						return nil, errBoom
 					}
-					assert.Equal(t, "value", ctx.Value(valueKey{}))
+					if got := ctx.Value(valueKey{}); got != any("value") {
+						t.Errorf("ctx.Value(valueKey{}) = %v, want %v", got, "value")
+					}
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Hour):
@@ -184,15 +247,25 @@ func TestMapperContextEndsWithFeed(t *testing.T) {
 					}
 					return nil, context.Cause(ctx)
 				})
-				go func() { assert.NoError(t, w.inf.Run(t.Context())) }()
+				go func() {
+					if err := w.inf.Run(t.Context()); err != nil {
+						t.Errorf("w.inf.Run(ctx): %v", err)
+					}
+				}()
 				fs := input.NewFeeds([]*input.Feed[string]{f}, none)
 				_, stop, err := fs.Start(context.WithValue(t.Context(), valueKey{}, "value"), nil)
-				require.NoError(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				assert.Positive(t, calls)
+				if calls <= 0 {
+					t.Errorf("calls = %v, want more than 0", calls)
+				}
 				stop()
-				assert.Equal(t, 1, fs.Unmapped())
+				if got := fs.Unmapped(); got != 1 {
+					t.Errorf("fs.Unmapped() = %v, want 1", got)
+				}
 			})
 		})
 	}

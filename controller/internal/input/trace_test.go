@@ -2,12 +2,10 @@ package input_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -40,13 +38,21 @@ func TestChangeHasTraceContextOfItsWrite(t *testing.T) {
 				w.origin.To.Traces = true
 				w.source.Put(object{"a", "x"})
 				defer w.run(t, make(w))()
-				assert.Empty(t, w.takeTraces(), "an initial list is not a change")
+				if got := w.takeTraces(); len(got) != 0 {
+					t.Errorf("an initial list is not a change: w.takeTraces() = %v, want none", got)
+				}
 				w.source.Put(object{"a", "y"})
-				assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
+				if got, want := w.takeTraces(), ([]string{"x by write of y", "y by write of y"}); !slices.Equal(got, want) {
+					t.Errorf("w.takeTraces() = %q, want %q", got, want)
+				}
 				w.source.Put(object{"b", "z"})
-				assert.Equal(t, []string{"z by write of z"}, w.takeTraces())
+				if got, want := w.takeTraces(), ([]string{"z by write of z"}); !slices.Equal(got, want) {
+					t.Errorf("w.takeTraces() = %q, want %q", got, want)
+				}
 				w.source.Delete("b")
-				assert.Equal(t, []string{"z by write of z"}, w.takeTraces())
+				if got, want := w.takeTraces(), ([]string{"z by write of z"}); !slices.Equal(got, want) {
+					t.Errorf("w.takeTraces() = %q, want %q", got, want)
+				}
 			})
 		})
 	}
@@ -58,7 +64,9 @@ func TestOwnKeysHaveTraceContext(t *testing.T) {
 		w.origin.To.Traces = true
 		defer w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))()
 		w.source.Put(object{"a", "x"})
-		assert.Equal(t, []string{"a by write of x"}, w.takeTraces())
+		if got, want := w.takeTraces(), ([]string{"a by write of x"}); !slices.Equal(got, want) {
+			t.Errorf("w.takeTraces() = %q, want %q", got, want)
+		}
 	})
 }
 
@@ -79,8 +87,12 @@ func TestDeletionWithUnknownFinalStateHasNoTraceContext(t *testing.T) {
 		w.source.Compact()
 		w.source.FailWatches(nil)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"b by write of y"}, w.takeTraces())
-		assert.Len(t, w.take(), 2)
+		if got, want := w.takeTraces(), ([]string{"b by write of y"}); !slices.Equal(got, want) {
+			t.Errorf("w.takeTraces() = %q, want %q", got, want)
+		}
+		if got := w.take(); len(got) != 2 {
+			t.Errorf("len(w.take()) = %d, want 2: %v", len(got), got)
+		}
 	})
 }
 
@@ -89,8 +101,12 @@ func TestTraceContextIsNotReadWithoutHook(t *testing.T) {
 		w := newWorld(t)
 		defer w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))()
 		w.source.Put(object{"a", "x"})
-		assert.Empty(t, w.takeTraces())
-		assert.Len(t, w.take(), 1)
+		if got := w.takeTraces(); len(got) != 0 {
+			t.Errorf("w.takeTraces() = %v, want none", got)
+		}
+		if got := w.take(); len(got) != 1 {
+			t.Errorf("len(w.take()) = %d, want 1: %v", len(got), got)
+		}
 	})
 }
 
@@ -100,21 +116,31 @@ func TestObjectsWithoutTraceContext(t *testing.T) {
 		w.origin.To.Traces = true
 		source := informertest.NewSource(func(s string) string { return s })
 		inf, err := informer.New(source, func(s string) string { return s }, informer.Config{Name: "texts"})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		w.inf = nil
 		f := input.Own(w.origin, input.Rules[string]{}, inf)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- inf.Run(ctx) }()
 		_, err = f.Start(ctx)
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		synctest.Wait()
 		source.Put("a")
-		assert.Empty(t, w.takeTraces())
-		assert.Len(t, w.take(), 1)
+		if got := w.takeTraces(); len(got) != 0 {
+			t.Errorf("w.takeTraces() = %v, want none", got)
+		}
+		if got := w.take(); len(got) != 1 {
+			t.Errorf("len(w.take()) = %d, want 1: %v", len(got), got)
+		}
 		cancel()
 		f.Stop()
-		require.NoError(t, <-ended)
+		if err := <-ended; err != nil {
+			t.Fatalf("<-ended: %v", err)
+		}
 	})
 }
 
@@ -128,13 +154,19 @@ func TestRetriedMappingKeepsLastTraceContext(t *testing.T) {
 		synctest.Wait()
 		m.failFor("y")
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"x by write of x"}, w.takeTraces())
+		if got, want := w.takeTraces(), ([]string{"x by write of x"}); !slices.Equal(got, want) {
+			t.Errorf("w.takeTraces() = %q, want %q", got, want)
+		}
 		m.failFor("x", "y")
 		w.source.Put(object{"a", "y"})
-		assert.Empty(t, w.takeTraces())
+		if got := w.takeTraces(); len(got) != 0 {
+			t.Errorf("w.takeTraces() = %v, want none", got)
+		}
 		m.failFor()
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
+		if got, want := w.takeTraces(), ([]string{"x by write of y", "y by write of y"}); !slices.Equal(got, want) {
+			t.Errorf("w.takeTraces() = %q, want %q", got, want)
+		}
 
 		// The same while a retry is in progress.
 		m.failFor("p", "q")
@@ -149,6 +181,8 @@ func TestRetriedMappingKeepsLastTraceContext(t *testing.T) {
 		synctest.Wait()
 		m.failFor()
 		time.Sleep(time.Hour)
-		assert.Contains(t, w.takeTraces(), "q by write of q")
+		if got := w.takeTraces(); !slices.Contains(got, "q by write of q") {
+			t.Errorf("w.takeTraces() = %v, want it to contain %v", got, "q by write of q")
+		}
 	})
 }
