@@ -2,11 +2,11 @@ package informertest_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -20,14 +20,24 @@ func TestFrozenListIsStale(t *testing.T) {
 		src.Put(pair{"a", "2"})
 		src.Put(pair{"b", "3"})
 		list, err := src.List(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "1"}}, Version: 1}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "1"}}, Version: 1}, list, cmp.AllowUnexported(pair{})); diff != "" {
+			t.Errorf("list mismatch (-want +got):\n%s", diff)
+		}
 		got, _ := w.take()
-		assert.Equal(t, []string{"2 Modified a2", "3 Added b3"}, got, "watches are correct")
+		if want := ([]string{"2 Modified a2", "3 Added b3"}); !slices.Equal(got, want) {
+			t.Errorf("watches are correct: got = %q, want %q", got, want)
+		}
 		src.Freeze(false)
 		list, err = src.List(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "2"}, {"b", "3"}}, Version: 3}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "2"}, {"b", "3"}}, Version: 3}, list, cmp.AllowUnexported(pair{})); diff != "" {
+			t.Errorf("list mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -42,13 +52,23 @@ func TestChangesWhileMutedAreNeverReported(t *testing.T) {
 		src.Mute(false)
 		src.Put(pair{"b", "4"})
 		got, open := w.take()
-		assert.Equal(t, []string{"1 Added a1", "4 Added b4"}, got)
-		assert.True(t, open)
+		if want := ([]string{"1 Added a1", "4 Added b4"}); !slices.Equal(got, want) {
+			t.Errorf("got = %q, want %q", got, want)
+		}
+		if !open {
+			t.Error("open is false")
+		}
 		got, _ = start(t.Context(), src, 2).take()
-		assert.Equal(t, []string{"4 Added b4"}, got, "nor to a watch that starts during the gap")
+		if want := ([]string{"4 Added b4"}); !slices.Equal(got, want) {
+			t.Errorf("nor to a watch that starts during the gap: got = %q, want %q", got, want)
+		}
 		list, err := src.List(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, informer.List[pair]{Items: []pair{{"b", "4"}}, Version: 4}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"b", "4"}}, Version: 4}, list, cmp.AllowUnexported(pair{})); diff != "" {
+			t.Errorf("list mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -62,14 +82,24 @@ func TestSendDeliversEventUnchanged(t *testing.T) {
 		src.Send(informer.Event[pair]{Type: informer.Added, Object: pair{"a", "1"}, Version: 1})
 		src.Put(pair{"a", "3"})
 		got, _ := now.take()
-		assert.Equal(t, []string{"1 Added a1", "3 Modified a3"}, got)
+		if want := ([]string{"1 Added a1", "3 Modified a3"}); !slices.Equal(got, want) {
+			t.Errorf("got = %q, want %q", got, want)
+		}
 		got, _ = start(t.Context(), src, 1).take()
-		assert.Equal(t, []string{"2 Modified a2", "1 Added a1", "3 Modified a3"}, got)
+		if want := ([]string{"2 Modified a2", "1 Added a1", "3 Modified a3"}); !slices.Equal(got, want) {
+			t.Errorf("got = %q, want %q", got, want)
+		}
 		got, _ = start(t.Context(), src, 2).take()
-		assert.Equal(t, []string{"3 Modified a3"}, got, "a watch from its version does not receive it")
+		if want := ([]string{"3 Modified a3"}); !slices.Equal(got, want) {
+			t.Errorf("a watch from its version does not receive it: got = %q, want %q", got, want)
+		}
 		list, err := src.List(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "3"}}, Version: 3}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "3"}}, Version: 3}, list, cmp.AllowUnexported(pair{})); diff != "" {
+			t.Errorf("list mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -80,18 +110,30 @@ func TestListsAndWatchesFailSeparately(t *testing.T) {
 		w := start(t.Context(), src, 0)
 		src.FailLists(down)
 		_, err := src.List(t.Context())
-		assert.Equal(t, down, err)
+		if err != down {
+			t.Errorf("err = %v, want %v", err, down)
+		}
 		_, open := w.take()
-		assert.True(t, open)
+		if !open {
+			t.Error("open is false")
+		}
 		src.FailLists(nil)
 		src.FailWatches(down)
 		got, open := w.take()
-		assert.Equal(t, []string{"down"}, got)
-		assert.False(t, open)
+		if want := ([]string{"down"}); !slices.Equal(got, want) {
+			t.Errorf("got = %q, want %q", got, want)
+		}
+		if open {
+			t.Error("open is true")
+		}
 		_, err = src.List(t.Context())
-		assert.NoError(t, err)
+		if err != nil {
+			t.Error(err)
+		}
 		src.FailWatches(nil)
 		_, open = start(t.Context(), src, 0).take()
-		assert.True(t, open)
+		if !open {
+			t.Error("open is false")
+		}
 	})
 }

@@ -1,12 +1,10 @@
 package informertest_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -17,7 +15,9 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		src := informertest.NewSource(func(s string) string { return s[:1] })
 		src.Put("a1")
 		in, err := informer.New(src, src.Key, informer.Config{OnError: func(err error) { t.Error(err) }})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(t.Context()) }()
 		synctest.Wait()
@@ -27,25 +27,39 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		src.Hold()
 		src.Delete("a")
 		synctest.Wait()
-		assert.Equal(t, informer.Version(2), in.Version(), "events before Hold were yielded")
+		if got := in.Version(); got != informer.Version(2) {
+			t.Errorf("events before Hold were yielded: in.Version() = %v, want %v", got, informer.Version(2))
+		}
 		list, err := src.List(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, []string{"b1"}, list.Items, "a list shows the current state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := ([]string{"b1"}); !slices.Equal(list.Items, want) {
+			t.Errorf("a list shows the current state: list.Items = %q, want %q", list.Items, want)
+		}
 
 		src.Release()
 		synctest.Wait()
-		assert.Equal(t, src.Version(), in.Version())
+		if got, want := in.Version(), src.Version(); got != want {
+			t.Errorf("in.Version() = %v, want %v", got, want)
+		}
 		_, ok := in.Get("a")
-		assert.False(t, ok)
+		if ok {
+			t.Error("ok is true")
+		}
 
 		src.Hold()
 		src.Put("c1")
 		time.Sleep(time.Second) // a watch that is shorter, and of no use, is an error
 		src.Break(nil)
 		synctest.Wait()
-		assert.Equal(t, informer.Version(4), in.Version(), "a new watch is held, too")
+		if got := in.Version(); got != informer.Version(4) {
+			t.Errorf("a new watch is held, too: in.Version() = %v, want %v", got, informer.Version(4))
+		}
 		src.Release()
 		synctest.Wait()
-		assert.Equal(t, informer.Version(5), in.Version())
+		if got := in.Version(); got != informer.Version(5) {
+			t.Errorf("in.Version() = %v, want %v", got, informer.Version(5))
+		}
 	})
 }

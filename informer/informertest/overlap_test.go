@@ -6,12 +6,11 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -211,9 +210,13 @@ func TestSuiteDetectsVersionsOutOfCommitOrder(t *testing.T) {
 					"a deletion that commits late is not missed",
 					"a creation that commits after a deletion is not missed",
 				} {
-					assert.Contains(t, failed, name)
+					if _, ok := failed[name]; !ok {
+						t.Errorf("failed = %v, want it to contain %v", failed, name)
+					}
 				}
-				assert.Contains(t, failed["a creation that commits late is not missed"], m.message)
+				if !strings.Contains(failed["a creation that commits late is not missed"], m.message) {
+					t.Errorf(`failed["a creation that commits late is not missed"] = %q, want it to contain %q`, failed["a creation that commits late is not missed"], m.message)
+				}
 			})
 		})
 	}
@@ -228,7 +231,9 @@ func TestSuiteDetectsLateCommitsWithoutOverlap(t *testing.T) {
 			s.Overlap = nil
 			return s
 		})
-		assert.Contains(t, failed["caches following many writers converge"], "differs from the source")
+		if !strings.Contains(failed["caches following many writers converge"], "differs from the source") {
+			t.Errorf(`failed["caches following many writers converge"] = %q, want it to contain %q`, failed["caches following many writers converge"], "differs from the source")
+		}
 	})
 }
 
@@ -242,10 +247,14 @@ func TestSuiteReportsMissingOverlap(t *testing.T) {
 				}
 				return s
 			})
-			assert.Empty(t, failed)
+			if len(failed) != 0 {
+				t.Errorf("failed = %v, want none", failed)
+			}
 			return skipped
 		}
-		assert.Equal(t, count(true)+4, count(false))
+		if got, want := count(false), count(true)+4; got != want {
+			t.Errorf("count(false) = %v, want %v", got, want)
+		}
 	})
 }
 
@@ -311,9 +320,13 @@ func TestMergingSourceKeepsTheContractIfDeclared(t *testing.T) {
 			s.Merges = false
 			return s
 		})
-		assert.Contains(t, failed, "a watch from any version yields the rest")
+		if _, ok := failed["a watch from any version yields the rest"]; !ok {
+			t.Errorf("failed = %v, want it to contain %v", failed, "a watch from any version yields the rest")
+		}
 		failed, _ = informertest.Failures(t, func() informertest.Subject[pair] { return open(informer.Deleted) })
-		assert.Contains(t, failed["a watch from any version yields the rest"], "has yielded nothing", "a merged deletion is lost")
+		if !strings.Contains(failed["a watch from any version yields the rest"], "has yielded nothing") {
+			t.Errorf(`a merged deletion is lost: failed["a watch from any version yields the rest"] = %q, want it to contain %q`, failed["a watch from any version yields the rest"], "has yielded nothing")
+		}
 	})
 }
 
@@ -341,9 +354,13 @@ func TestSuiteDetectsWrongEqual(t *testing.T) {
 					src := newSource()
 					return subject(src, equaler{src, m.equal})
 				})
-				assert.Contains(t, failed[name], m.message)
+				if !strings.Contains(failed[name], m.message) {
+					t.Errorf("failed[name] = %q, want it to contain %q", failed[name], m.message)
+				}
 				if m.message == "" {
-					assert.Empty(t, failed)
+					if len(failed) != 0 {
+						t.Errorf("failed = %v, want none", failed)
+					}
 				}
 			})
 		})
@@ -359,6 +376,8 @@ func TestSuiteReportsFailedOverlap(t *testing.T) {
 			s.Overlap = func(informertest.Change, informertest.Change, func()) error { return errBusy }
 			return s
 		})
-		assert.Equal(t, "busy", failed["a creation that commits late is not missed"])
+		if failed["a creation that commits late is not missed"] != "busy" {
+			t.Errorf(`failed["a creation that commits late is not missed"] = %q, want %q`, failed["a creation that commits late is not missed"], "busy")
+		}
 	})
 }
