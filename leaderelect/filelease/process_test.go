@@ -16,8 +16,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
@@ -46,34 +45,56 @@ func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := openFiles(t, fastDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	for range 12 {
 		child := counter(t, s.dir, 1_000_000)
 		out, err := child.StdoutPipe()
-		require.NoError(t, err)
-		require.NoError(t, child.Start())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
 		acked, lines := 0, bufio.NewScanner(out)
 		for range 1 + random.IntN(4) {
-			require.True(t, lines.Scan())
+			if !lines.Scan() {
+				t.Fatal("lines.Scan() is false")
+			}
 			acked = atoi(t, lines.Text())
 		}
 		for range random.IntN(20_000) { // it is in the next update now; kill it anywhere in there
 			runtime.Gosched()
 		}
-		require.NoError(t, child.Process.Kill())
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
 		for lines.Scan() { // the replies before it died
 			acked = atoi(t, lines.Text())
 		}
-		require.Error(t, child.Wait(), "it was killed")
+		if err := child.Wait(); err == nil {
+			t.Fatal("it was killed: child.Wait() = nil, want an error")
+		}
 
 		e, err := s.Get(context.Background(), "counter")
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		n := atoi(t, string(e.Value[:bytes.IndexByte(e.Value, '\n')]))
-		require.Equal(t, counterValue(n), e.Value, "the value is complete")
-		require.Equal(t, uint64(n), e.Term)
-		require.GreaterOrEqual(t, n, acked, "every acknowledged write is there")
-		require.LessOrEqual(t, n, acked+1, "and at most the one in flight")
+		if diff := cmp.Diff(counterValue(n), e.Value); diff != "" {
+			t.Fatalf("the value is complete: e.Value mismatch (-want +got):\n%s", diff)
+		}
+		if want := uint64(n); e.Term != want {
+			t.Fatalf("e.Term = %v, want %v", e.Term, want)
+		}
+		if n < acked {
+			t.Fatalf("every acknowledged write is there: n = %v, want at least %v", n, acked)
+		}
+		if limit := acked + 1; n > limit {
+			t.Fatalf("and at most the one in flight: n = %v, want at most %v", n, limit)
+		}
 	}
 }
 
@@ -82,21 +103,31 @@ func TestCompetingProcessesLoseNoUpdate(t *testing.T) {
 	const processes, times = 3, 15
 	s := openFiles(t, fastDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	var children []*exec.Cmd
 	for range processes {
 		child := counter(t, s.dir, times)
 		child.Stdout = io.Discard
-		require.NoError(t, child.Start())
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
 		children = append(children, child)
 	}
 	for _, child := range children {
-		require.NoError(t, child.Wait())
+		if err := child.Wait(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e, err := s.Get(context.Background(), "counter")
-	require.NoError(t, err)
-	assert.Equal(t, uint64(processes*times), e.Term)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Term != uint64(processes*times) {
+		t.Errorf("e.Term = %v, want %v", e.Term, uint64(processes*times))
+	}
 }
 
 // counter returns this test binary as a process that increments the counter.
@@ -146,6 +177,8 @@ func counterValue(n int) []byte {
 func atoi(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return n
 }

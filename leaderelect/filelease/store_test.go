@@ -4,18 +4,19 @@ package filelease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
@@ -30,7 +31,11 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 		return leasetest.Backend{
 			Store:  openFiles(t, dir),
 			Reopen: func() leaderelect.LeaseStore { return openFiles(t, dir) },
-			Delete: func(key string) { require.NoError(t, os.RemoveAll(filepath.Join(dir, key+".d"))) },
+			Delete: func(key string) {
+				if err := os.RemoveAll(filepath.Join(dir, key+".d")); err != nil {
+					t.Fatal(err)
+				}
+			},
 		}
 	})
 }
@@ -39,11 +44,17 @@ func TestRecordDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openFiles(t, t.TempDir())
 		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(365 * 24 * time.Hour)
 		got, err := s.Get(t.Context(), "lease")
-		require.NoError(t, err)
-		assert.Equal(t, want, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("got mismatch (-want +got):\n%s", diff)
+		}
 	})
 }
 
@@ -51,21 +62,41 @@ func TestRestoredDirectoryKeepsItsUniqueVersion(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	dir, backup := filepath.Join(s.dir, "lease.d"), filepath.Join(t.TempDir(), "backup")
 	first, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease"})
-	require.NoError(t, err)
-	require.NoError(t, os.CopyFS(backup, os.DirFS(dir)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(backup, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
 	second, err := s.Update(context.Background(), first)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
-	require.NoError(t, os.RemoveAll(dir))
-	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, os.DirFS(backup)); err != nil {
+		t.Fatal(err)
+	}
 	again, err := s.Update(context.Background(), first)
-	require.NoError(t, err)
-	assert.NotEqual(t, second.Version, again.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Version == second.Version {
+		t.Errorf("again.Version = %q, want another", again.Version)
+	}
 
-	require.NoError(t, os.RemoveAll(dir))
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
 	anew, err := s.Create(context.Background(), leaderelect.Entry{Key: "lease"})
-	require.NoError(t, err)
-	assert.NotContains(t, []string{first.Version, second.Version, again.Version}, anew.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ([]string{first.Version, second.Version, again.Version}); slices.Contains(got, anew.Version) {
+		t.Errorf("[]string{first.Version, second.Version, again.Version} = %v, want it not to contain %v", got, anew.Version)
+	}
 }
 
 func TestFilesStayInDirectoryWithReadableNames(t *testing.T) {
@@ -74,133 +105,209 @@ func TestFilesStayInDirectoryWithReadableNames(t *testing.T) {
 		"shop-controller": "shop-controller", "shop/v1.2": "shop%2fv1.2", "../up": "%2e.%2fup", "Shop": "%53hop", "": "~",
 	} {
 		_, err := s.Create(context.Background(), leaderelect.Entry{Key: key})
-		require.NoError(t, err)
-		assert.FileExists(t, filepath.Join(s.dir, name+".d", "00000000000000000001.lease"), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, name+".d", "00000000000000000001.lease")); err != nil {
+			t.Errorf("the file of %q: %v", key, err)
+		}
 	}
 	for _, long := range []string{strings.Repeat("k", 10_000), strings.Repeat("/", 10_000)} {
 		_, err := s.Create(context.Background(), leaderelect.Entry{Key: long})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	made, err := os.ReadDir(s.dir)
-	require.NoError(t, err)
-	assert.Len(t, made, 7, "a directory for each key, and no leftovers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != 7 {
+		t.Errorf("a directory for each key, and no leftovers: len(made) = %d, want 7: %v", len(made), made)
+	}
 }
 
 func TestFileNamesEncodeKeys(t *testing.T) {
 	for _, key := range []string{"a", "shop/v1.2", "../up", "Shop", "100%", "a\x00\xff", ".", "a~b"} {
 		s := openFiles(t, t.TempDir())
 		_, err := s.Create(t.Context(), leaderelect.Entry{Key: key})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		made, err := os.ReadDir(s.dir)
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		back, ok := filelease.KeyOfFileName(strings.TrimSuffix(made[0].Name(), ".d"))
-		require.True(t, ok, key)
-		assert.Equal(t, key, back)
+		if !ok {
+			t.Fatalf("%v: ok is false", key)
+		}
+		if back != key {
+			t.Errorf("back = %q, want %q", back, key)
+		}
 	}
 	for _, name := range []string{"%", "%zz", "A", "%41b%", "%2F", "a+b", "~", ".a"} {
 		_, ok := filelease.KeyOfFileName(name)
-		assert.False(t, ok, name)
+		if ok {
+			t.Errorf("%v: ok is true", name)
+		}
 	}
 }
 
 func TestNewRejectsUnwritableDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "leases")
-	require.NoError(t, os.Mkdir(dir, 0o555))
+	if err := os.Mkdir(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
 	if os.Geteuid() == 0 { // whom permissions do not stop
 		if dir = "/proc/self"; runtime.GOOS != "linux" {
 			t.Skip("root can write anywhere")
 		}
 	}
 	_, err := filelease.New(dir)
-	require.ErrorContains(t, err, fmt.Sprintf("filelease: open %q: open ", dir))
+	if got, want := fmt.Sprint(err), fmt.Sprintf("filelease: open %q: open ", dir); !strings.Contains(got, want) {
+		t.Fatalf("err = %q, want an error that contains %q", got, want)
+	}
 }
 
 func TestNewLeavesDirectoryEmpty(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	made, err := os.ReadDir(s.dir)
-	require.NoError(t, err)
-	assert.Empty(t, made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(made) != 0 {
+		t.Errorf("made = %v, want none", made)
+	}
 }
 
 func TestDirectoryCreationErrorIsReturned(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	_, err := filelease.New(filepath.Join(file, "leases"))
-	require.ErrorContains(t, err, "mkdir")
+	if got := fmt.Sprint(err); !strings.Contains(got, "mkdir") {
+		t.Fatalf("err = %q, want an error that contains %q", got, "mkdir")
+	}
 }
 
 func TestMissingDirectoryIsNamedInError(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.OnStep(func(string) {
 		s.OnStep(nil) // "looked": the write has found the record, and cannot find it again
-		require.NoError(t, os.RemoveAll(s.dir))
+		if err := os.RemoveAll(s.dir); err != nil {
+			t.Fatal(err)
+		}
 	})
 	_, err = s.Update(t.Context(), have)
-	require.Error(t, err)
+	if err == nil {
+		t.Fatal("err = nil, want an error")
+	}
 	_, err = s.List(t.Context(), "")
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, s.dir)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
+	}
+	if got := fmt.Sprint(err); !strings.Contains(got, s.dir) {
+		t.Fatalf("err = %q, want an error that contains %q", got, s.dir)
+	}
 	_, err = s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
-	require.ErrorIs(t, err, fs.ErrNotExist)
-	require.ErrorContains(t, err, "mkdir")
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
+	}
+	if got := fmt.Sprint(err); !strings.Contains(got, "mkdir") {
+		t.Fatalf("err = %q, want an error that contains %q", got, "mkdir")
+	}
 }
 
 func TestFileInPlaceOfRecordDirectoryIsAnError(t *testing.T) {
 	s := openFiles(t, t.TempDir())
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "lease.d"), nil, 0o644))
+	if err := os.WriteFile(filepath.Join(s.dir, "lease.d"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 	_, err := s.Get(t.Context(), "lease")
-	require.Error(t, err)
-	require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+	if err == nil {
+		t.Fatal("err = nil, want an error")
+	}
+	if errors.Is(err, leaderelect.ErrNotFound) {
+		t.Fatalf("err = %v, want another error", err)
+	}
 }
 
 func TestForeignFilesAreIgnored(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 3})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"00000000000000000007", "99999999999999999999999.lease", "x.lease", "0.lease", "7.lease"} {
-		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "lease.d", name), nil, 0o644))
+		if err := os.WriteFile(filepath.Join(s.dir, "lease.d", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // only if Get looks for a file that does not exist
 	defer cancel()
 	got, err := s.Get(ctx, "lease")
-	require.NoError(t, err)
-	assert.Equal(t, have.Version, got.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Version != have.Version {
+		t.Errorf("got.Version = %q, want %q", got.Version, have.Version)
+	}
 }
 
 func TestWriteErrorNamesItsCause(t *testing.T) {
 	s := openFiles(t, t.TempDir())
-	require.NoError(t, os.Symlink("nowhere", filepath.Join(s.dir, "lease.d")))
+	if err := os.Symlink("nowhere", filepath.Join(s.dir, "lease.d")); err != nil {
+		t.Fatal(err)
+	}
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
+	}
 }
 
 func TestLastOldRecordsAreKept(t *testing.T) {
 	s := openFiles(t, fastDir(t))
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	update := func(times int) {
 		for range times {
 			have, err = s.Update(t.Context(), have)
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	left := func() []string {
 		t.Helper()
 		files, err := filepath.Glob(filepath.Join(s.dir, "lease.d", "*"))
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return files
 	}
 	update(99)
-	assert.Len(t, left(), 1+64)
+	if got := left(); len(got) != 1+64 {
+		t.Errorf("len(left()) = %d, want %d: %v", len(got), 1+64, got)
+	}
 
 	old := time.Now().Add(-time.Minute)
 	for _, file := range left() {
-		require.NoError(t, os.Chtimes(file, old, old))
+		if err := os.Chtimes(file, old, old); err != nil {
+			t.Fatal(err)
+		}
 	}
 	update(1)
-	assert.Len(t, left(), 1+4, "old ones that are older than ten seconds")
+	if got := left(); len(got) != 1+4 {
+		t.Errorf("old ones that are older than ten seconds: len(left()) = %d, want %d: %v", len(got), 1+4, got)
+	}
 }
 
 // files is a Store that knows its directory.
@@ -212,6 +319,8 @@ type files struct {
 func openFiles(t testing.TB, dir string) files {
 	t.Helper()
 	s, err := filelease.New(dir)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return files{s, dir}
 }

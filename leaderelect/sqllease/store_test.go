@@ -4,13 +4,13 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -23,7 +23,9 @@ func newStore(t testing.TB, cfg sqllease.Config) (*server, *sqllease.Store) {
 	t.Helper()
 	server, db := open(t)
 	s, err := sqllease.New(db, cfg)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return server, s
 }
 
@@ -31,12 +33,16 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		server, db := open(t)
 		s, err := sqllease.New(db, sqllease.Config{})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		return leasetest.Backend{
 			Store: s,
 			Reopen: func() leaderelect.LeaseStore {
 				other, err := sqllease.New(db, sqllease.Config{})
-				require.NoError(t, err)
+				if err != nil {
+					t.Fatal(err)
+				}
 				return other
 			},
 			Delete: func(key string) {
@@ -65,22 +71,36 @@ func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	}
 	twice()
 	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got, err := s.Get(ctx, "lease")
-	require.NoError(t, err)
-	assert.Equal(t, first, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(first, got); diff != "" {
+		t.Errorf("got mismatch (-want +got):\n%s", diff)
+	}
 
 	twice()
 	second, err := s.Update(ctx, first)
-	require.NoError(t, err)
-	assert.NotEqual(t, first.Version, second.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Version == first.Version {
+		t.Errorf("second.Version = %q, want another", second.Version)
+	}
 
 	twice()
 	_, err = s.Update(ctx, first)
-	require.ErrorIs(t, err, leaderelect.ErrConflict)
+	if !errors.Is(err, leaderelect.ErrConflict) {
+		t.Fatalf("err = %v, want %v", err, leaderelect.ErrConflict)
+	}
 	twice()
 	_, err = s.Create(ctx, first)
-	require.ErrorIs(t, err, leaderelect.ErrConflict)
+	if !errors.Is(err, leaderelect.ErrConflict) {
+		t.Fatalf("err = %v, want %v", err, leaderelect.ErrConflict)
+	}
 }
 
 func TestAmbiguousConflictIsNotDefinite(t *testing.T) {
@@ -93,66 +113,108 @@ func TestAmbiguousConflictIsNotDefinite(t *testing.T) {
 		return nil
 	}
 	_, err := s.Update(ctx, leaderelect.Entry{Key: "lease"})
-	require.ErrorIs(t, err, errNetwork)
-	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
+	if !errors.Is(err, errNetwork) {
+		t.Fatalf("err = %v, want %v", err, errNetwork)
+	}
+	if errors.Is(err, leaderelect.ErrConflict) {
+		t.Errorf("err = %v, want another error", err)
+	}
 }
 
 func TestTermTooLargeForColumnIsAnError(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: math.MaxInt64 + 1})
-	require.EqualError(t, err, `sqllease: create "lease": term 9223372036854775808 is greater than 9223372036854775807`)
-	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
-	assert.Empty(t, server.log)
+	if got, want := fmt.Sprint(err), `sqllease: create "lease": term 9223372036854775808 is greater than 9223372036854775807`; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
+	if errors.Is(err, leaderelect.ErrConflict) {
+		t.Errorf("err = %v, want another error", err)
+	}
+	if len(server.log) != 0 {
+		t.Errorf("server.log = %v, want none", server.log)
+	}
 }
 
 func TestNegativeTermIsNotHuge(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.rows["lease"] = []driver.Value{"lease", int64(-1), "v", []byte("{}")}
 	_, err := s.Get(t.Context(), "lease")
-	require.EqualError(t, err, `sqllease: get "lease": term -1 is negative`)
+	if got, want := fmt.Sprint(err), `sqllease: get "lease": term -1 is negative`; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
 	_, err = s.List(t.Context(), "le")
-	require.EqualError(t, err, `sqllease: list "le": "lease": term -1 is negative`)
+	if got, want := fmt.Sprint(err), `sqllease: list "le": "lease": term -1 is negative`; got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
 	list, err := s.List(t.Context(), "other")
-	require.NoError(t, err)
-	require.Empty(t, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 0 {
+		t.Fatalf("list = %v, want none", list)
+	}
 }
 
 func TestForeignRowIsSkipped(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: `a\b`})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{`a\`, `a\4`, `a\61`, `a\5C`, `a\zz`} {
 		server.rows[name] = []driver.Value{name, int64(1), "v", []byte{}}
 	}
 	list, err := s.List(ctx, "a")
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	assert.Equal(t, `a\b`, list[0].Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 {
+		t.Fatalf("len(list) = %d, want 1: %v", len(list), list)
+	}
+	if list[0].Key != `a\b` {
+		t.Errorf("list[0].Key = %q, want %q", list[0].Key, `a\b`)
+	}
 }
 
 func TestConfigErrorsNameTheField(t *testing.T) {
 	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
-		assert.ErrorContains(t, err, "sqllease: new store: Config.Table is", table)
+		if got, want := fmt.Sprint(err), "sqllease: new store: Config.Table is"; !strings.Contains(got, want) {
+			t.Errorf("%v: err = %q, want an error that contains %q", table, got, want)
+		}
 	}
 	for _, table := range []string{"a", "_a1", "ops.leases", ""} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
-		assert.NoError(t, err, table)
+		if err != nil {
+			t.Errorf("%v: %v", table, err)
+		}
 	}
 	_, err := sqllease.New(nil, sqllease.Config{Dialect: 7})
-	assert.ErrorContains(t, err, "sqllease: new store: Config.Dialect is Dialect(7), must be")
+	if got, want := fmt.Sprint(err), "sqllease: new store: Config.Dialect is Dialect(7), must be"; !strings.Contains(got, want) {
+		t.Errorf("err = %q, want an error that contains %q", got, want)
+	}
 }
 
 func TestStatementsUseDialect(t *testing.T) {
 	postgres, err := sqllease.New(nil, sqllease.Config{Table: "ops.leases"})
-	require.NoError(t, err)
-	assert.Equal(t, `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`, postgres.GuardQuery())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := postgres.GuardQuery(), `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`; got != want {
+		t.Errorf("postgres.GuardQuery() = %q, want %q", got, want)
+	}
 	sqlite, err := sqllease.New(nil, sqllease.Config{Dialect: sqllease.SQLite})
-	require.NoError(t, err)
-	assert.Equal(t, `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`, sqlite.GuardQuery())
-	assert.Contains(t, sqlite.DDL(), "value   blob")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := sqlite.GuardQuery(), `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`; got != want {
+		t.Errorf("sqlite.GuardQuery() = %q, want %q", got, want)
+	}
+	if got := sqlite.DDL(); !strings.Contains(got, "value   blob") {
+		t.Errorf("sqlite.DDL() = %q, want it to contain %q", got, "value   blob")
+	}
 }
 
 func FuzzKeysHaveDistinctNames(f *testing.F) {
@@ -161,18 +223,28 @@ func FuzzKeysHaveDistinctNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key string) {
 		name := sqllease.NameOf(key)
-		require.True(t, utf8.ValidString(name) && !strings.ContainsRune(name, 0), "%q", name)
+		if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+			t.Fatalf("%q is no text for a database", name)
+		}
 		back, ok := sqllease.KeyOf(name)
-		require.True(t, ok)
-		require.Equal(t, key, back)
+		if !ok {
+			t.Fatal("ok is false")
+		}
+		if back != key {
+			t.Fatalf("back = %q, want %q", back, key)
+		}
 		for i := range len(key) + 1 {
 			if i > 32 && i < len(key)-32 {
 				continue // a prefix costs its length, so all of them together would cost the square of the key's
 			}
-			require.True(t, strings.HasPrefix(name, sqllease.PrefixOf(key[:i])), "prefix %q of %q", key[:i], key)
+			if !strings.HasPrefix(name, sqllease.PrefixOf(key[:i])) {
+				t.Fatalf("%q, of key %q, does not begin with the prefix of %q", name, key, key[:i])
+			}
 		}
 		if back, ok := sqllease.KeyOf(key); ok {
-			require.Equal(t, key, sqllease.NameOf(back), "two names have one key")
+			if got := sqllease.NameOf(back); got != key {
+				t.Fatalf("two names have one key: sqllease.NameOf(back) = %q, want %q", got, key)
+			}
 		}
 	})
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -17,13 +15,23 @@ import (
 func TestMissingTableIsCreated(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
-	require.NoError(t, s.EnsureTable(ctx))
-	assert.NotContains(t, server.log, s.DDL(), "the table exists, so EnsureTable needs no right to create it")
+	if err := s.EnsureTable(ctx); err != nil {
+		t.Fatalf("s.EnsureTable(ctx): %v", err)
+	}
+	if slices.Contains(server.log, s.DDL()) {
+		t.Errorf("the table exists, so EnsureTable needs no right to create it: server.log = %v, want it not to contain %v", server.log, s.DDL())
+	}
 
 	server.table = false
-	require.NoError(t, s.EnsureTable(ctx))
-	assert.True(t, server.table)
-	assert.True(t, slices.Contains(server.log, s.DDL()))
+	if err := s.EnsureTable(ctx); err != nil {
+		t.Fatalf("s.EnsureTable(ctx): %v", err)
+	}
+	if !server.table {
+		t.Error("server.table is false")
+	}
+	if !slices.Contains(server.log, s.DDL()) {
+		t.Errorf("server.log = %q, want it to contain %q", server.log, s.DDL())
+	}
 }
 
 func TestConcurrentTableCreationSucceeds(t *testing.T) {
@@ -35,7 +43,9 @@ func TestConcurrentTableCreationSucceeds(t *testing.T) {
 		}
 		return nil
 	}
-	require.NoError(t, s.EnsureTable(context.Background()))
+	if err := s.EnsureTable(context.Background()); err != nil {
+		t.Fatalf("s.EnsureTable(context.Background()): %v", err)
+	}
 
 	server.table = false
 	server.after = nil
@@ -45,7 +55,9 @@ func TestConcurrentTableCreationSucceeds(t *testing.T) {
 		}
 		return nil
 	}
-	require.ErrorIs(t, s.EnsureTable(context.Background()), errNetwork)
+	if err := s.EnsureTable(context.Background()); !errors.Is(err, errNetwork) {
+		t.Fatalf("s.EnsureTable(context.Background()) = %v, want %v", err, errNetwork)
+	}
 }
 
 func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
@@ -92,11 +104,15 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 			c.change(server)
 			err := s.EnsureTable(t.Context())
 			for _, want := range c.want {
-				require.ErrorContains(t, err, want)
+				if got := fmt.Sprint(err); !strings.Contains(got, want) {
+					t.Fatalf("err = %q, want an error that contains %q", got, want)
+				}
 			}
 			for line := range strings.Lines(err.Error()) {
 				if strings.HasPrefix(line, "sqllease") {
-					assert.True(t, strings.HasPrefix(line, `sqllease: check table "leases": `), line)
+					if !strings.HasPrefix(line, `sqllease: check table "leases": `) {
+						t.Errorf("%v: strings.HasPrefix(line, `sqllease: check table \"leases\": `) is false", line)
+					}
 				}
 			}
 		})
@@ -108,7 +124,9 @@ func TestTableWithExtraColumnsIsAccepted(t *testing.T) {
 	server.types = map[string]string{"name": "character varying"}
 	server.extra = []driver.Value{"comment", "text", false}
 	server.keys = []string{"name", "name,term", "version"}
-	require.NoError(t, s.EnsureTable(t.Context()))
+	if err := s.EnsureTable(t.Context()); err != nil {
+		t.Fatalf("s.EnsureTable(ctx): %v", err)
+	}
 }
 
 func TestCatalogReadErrorIsReturned(t *testing.T) {
@@ -120,6 +138,8 @@ func TestCatalogReadErrorIsReturned(t *testing.T) {
 			}
 			return nil
 		}
-		require.ErrorIs(t, s.EnsureTable(t.Context()), errNetwork)
+		if err := s.EnsureTable(t.Context()); !errors.Is(err, errNetwork) {
+			t.Fatalf("s.EnsureTable(ctx) = %v, want %v", err, errNetwork)
+		}
 	}
 }
