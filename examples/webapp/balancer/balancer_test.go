@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
@@ -21,28 +21,44 @@ import (
 func TestConnectionsAreRoundRobin(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), named(t, "y"), named(t, "z"))
 	for _, want := range []string{"x", "y", "z", "x", "y", "z", "x"} {
-		require.Equal(t, want, ask(t, b.Addr().String()))
+		if got := ask(t, b.Addr().String()); got != want {
+			t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, want)
+		}
 	}
-	require.EqualValues(t, 7, b.Stats().Accepted)
-	require.Zero(t, b.Stats().Refused)
+	if got := b.Stats().Accepted; got != 7 {
+		t.Fatalf("b.Stats().Accepted = %v, want 7", got)
+	}
+	if got := b.Stats().Refused; got != 0 {
+		t.Fatalf("b.Stats().Refused = %v, want 0", got)
+	}
 }
 
 func TestUnreachableBackendIsSkipped(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), dead(t), "no address", named(t, "y"))
 	for _, want := range []string{"x", "y", "y", "y", "x"} {
-		require.Equal(t, want, ask(t, b.Addr().String()))
+		if got := ask(t, b.Addr().String()); got != want {
+			t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, want)
+		}
 	}
 }
 
 func TestConnectionWithoutBackendIsClosed(t *testing.T) {
 	b := listen(t, balancer.Config{})
-	require.Empty(t, ask(t, b.Addr().String()))
+	if got := ask(t, b.Addr().String()); got != "" {
+		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
+	}
 	b.SetBackends([]string{dead(t), dead(t)})
-	require.Empty(t, ask(t, b.Addr().String()))
+	if got := ask(t, b.Addr().String()); got != "" {
+		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
+	}
 	b.SetBackends(nil)
-	require.Empty(t, ask(t, b.Addr().String()))
+	if got := ask(t, b.Addr().String()); got != "" {
+		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
+	}
 	closes(t, b, nil)
-	require.Equal(t, balancer.Stats{Accepted: 3, Refused: 3}, b.Stats())
+	if got, want := b.Stats(), (balancer.Stats{Accepted: 3, Refused: 3}); got != want {
+		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
+	}
 }
 
 // closes closes b, which has to end of itself when cause is nil.
@@ -55,7 +71,9 @@ func closes(t *testing.T, b interface{ Close(context.Context) error }, cause err
 	} else {
 		defer time.AfterFunc(patience, func() { cancel(errors.New("it does not drain")) }).Stop()
 	}
-	require.ErrorIs(t, b.Close(ctx), cause)
+	if err := b.Close(ctx); !errors.Is(err, cause) {
+		t.Fatalf("b.Close(ctx) = %v, want %v", err, cause)
+	}
 }
 
 func TestBackendChangesApplyToNewConnections(t *testing.T) {
@@ -64,15 +82,25 @@ func TestBackendChangesApplyToNewConnections(t *testing.T) {
 	b := listen(t, balancer.Config{}, backends...)
 	b.SetBackends(backends)
 	backends[0] = "changed by the caller"
-	require.Equal(t, []string{x}, b.Backends())
+	if got, want := b.Backends(), ([]string{x}); !slices.Equal(got, want) {
+		t.Fatalf("b.Backends() = %q, want %q", got, want)
+	}
 	b.Backends()[0] = "changed by a reader"
 
 	old := dial(t, b.Addr().String())
-	require.Equal(t, "x", answer(t, old))
+	if got := answer(t, old); got != "x" {
+		t.Fatalf("answer(t, old) = %q, want %q", got, "x")
+	}
 	b.SetBackends([]string{named(t, "y")})
-	require.Equal(t, "y", ask(t, b.Addr().String()))
-	require.True(t, talks(t, old))
-	require.NoError(t, old.Close())
+	if got := ask(t, b.Addr().String()); got != "y" {
+		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
+	}
+	if !talks(t, old) {
+		t.Fatal("talks(t, old) is false")
+	}
+	if err := old.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
@@ -83,19 +111,33 @@ func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
 		close(ended)
 	}), named(t, "y")
 	b := listen(t, balancer.Config{}, x)
-	require.True(t, b.Busy(x), "it may get connections")
-	require.False(t, b.Busy(y))
+	if !b.Busy(x) {
+		t.Fatal("it may get connections: b.Busy(x) is false")
+	}
+	if b.Busy(y) {
+		t.Fatal("b.Busy(y) is true")
+	}
 	c := dial(t, b.Addr().String())
-	require.Equal(t, "x", answer(t, c))
+	if got := answer(t, c); got != "x" {
+		t.Fatalf("answer(t, c) = %q, want %q", got, "x")
+	}
 	b.SetBackends([]string{y})
-	require.True(t, b.Busy(x), "it has one")
-	require.NoError(t, c.Close())
+	if !b.Busy(x) {
+		t.Fatal("it has one: b.Busy(x) is false")
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
 	<-ended
 	for b.Busy(x) { // the balancer takes a moment to notice
 		runtime.Gosched()
 	}
-	require.Equal(t, "y", ask(t, b.Addr().String()))
-	require.False(t, b.Busy(x))
+	if got := ask(t, b.Addr().String()); got != "y" {
+		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
+	}
+	if b.Busy(x) {
+		t.Fatal("b.Busy(x) is true")
+	}
 }
 
 // A connection that was accepted before its backend was removed, and has not chosen one yet, chooses among the new
@@ -111,8 +153,12 @@ func TestFailedDialTriesCurrentBackends(t *testing.T) {
 	}}
 	b = listen(t, balancer.Config{Logger: slog.New(dialling)}, gone)
 	close(ready)
-	require.Equal(t, "y", ask(t, b.Addr().String()))
-	require.False(t, b.Busy(gone))
+	if got := ask(t, b.Addr().String()); got != "y" {
+		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
+	}
+	if b.Busy(gone) {
+		t.Fatal("b.Busy(gone) is true")
+	}
 }
 
 // hook is a log handler that does something with each line.
@@ -132,9 +178,15 @@ func TestHalfCloseIsForwarded(t *testing.T) {
 		}))
 		c := dial(t, b.Addr().String())
 		_, err := io.WriteString(c, "question")
-		require.NoError(t, err)
-		require.NoError(t, c.CloseWrite())
-		require.Equal(t, "question <nil>", answer(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, c); got != "question <nil>" {
+			t.Fatalf("answer(t, c) = %q, want %q", got, "question <nil>")
+		}
 	})
 	t.Run("from the backend", func(t *testing.T) {
 		got := make(chan string, 1)
@@ -146,12 +198,22 @@ func TestHalfCloseIsForwarded(t *testing.T) {
 		}))
 		c := dial(t, b.Addr().String())
 		all, err := io.ReadAll(c)
-		require.NoError(t, err)
-		require.Equal(t, "all of it", string(all))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(all); got != "all of it" {
+			t.Fatalf("string(all) = %q, want %q", got, "all of it")
+		}
 		_, err = io.WriteString(c, "thanks")
-		require.NoError(t, err)
-		require.NoError(t, c.Close())
-		require.Equal(t, "thanks<nil>", <-got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-got; got != "thanks<nil>" {
+			t.Fatalf("<-got = %q, want %q", got, "thanks<nil>")
+		}
 	})
 }
 
@@ -166,9 +228,15 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 		}))
 		defer close(drained)
 		c := dial(t, b.Addr().String())
-		require.Equal(t, "x", answer(t, c))
-		require.NoError(t, c.SetLinger(0)) // a reset instead of an end
-		require.NoError(t, c.Close())
+		if got := answer(t, c); got != "x" {
+			t.Fatalf("answer(t, c) = %q, want %q", got, "x")
+		}
+		if err := c.SetLinger(0); err != nil {
+			t.Fatal(err)
+		} // a reset instead of an end
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
 		<-ended
 		closes(t, b, nil)
 	})
@@ -179,10 +247,16 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 			_ = c.SetLinger(0)
 		}))
 		c := dial(t, b.Addr().String())
-		require.Equal(t, "x", answer(t, c))
+		if got := answer(t, c); got != "x" {
+			t.Fatalf("answer(t, c) = %q, want %q", got, "x")
+		}
 		_, err := io.WriteString(c, "!")
-		require.NoError(t, err)
-		require.Empty(t, answer(t, c))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := answer(t, c); got != "" {
+			t.Fatalf(`answer(t, c) = %q, want ""`, got)
+		}
 		closes(t, b, nil) // although the client has not hung up
 	})
 }
@@ -190,8 +264,12 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"))
 	c := dial(t, b.Addr().String())
-	require.Equal(t, "x", answer(t, c))
-	require.Equal(t, balancer.Stats{Open: 1, Accepted: 1}, b.Stats())
+	if got := answer(t, c); got != "x" {
+		t.Fatalf("answer(t, c) = %q, want %q", got, "x")
+	}
+	if got, want := b.Stats(), (balancer.Stats{Open: 1, Accepted: 1}); got != want {
+		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
+	}
 	closed := make(chan error, 1)
 	// Close waits for the connection; the test receives its result.
 	go func() { closed <- b.Close(context.Background()) }()
@@ -201,27 +279,49 @@ func TestCloseDrains(t *testing.T) {
 			other.Close()
 		}
 	}
-	require.True(t, talks(t, c))
-	require.Empty(t, closed)
-	require.NoError(t, c.Close())
-	require.NoError(t, <-closed)
+	if !talks(t, c) {
+		t.Fatal("talks(t, c) is false")
+	}
+	if len(closed) != 0 {
+		t.Fatalf("closed = %v, want none", closed)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-closed; err != nil {
+		t.Fatalf("<-closed: %v", err)
+	}
 	closes(t, b, nil) // again
 }
 
 func TestCloseCutsUndrainedConnections(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"))
 	first, second := dial(t, b.Addr().String()), dial(t, b.Addr().String())
-	require.Equal(t, "x", answer(t, first))
-	require.Equal(t, "x", answer(t, second))
+	if got := answer(t, first); got != "x" {
+		t.Fatalf("answer(t, first) = %q, want %q", got, "x")
+	}
+	if got := answer(t, second); got != "x" {
+		t.Fatalf("answer(t, second) = %q, want %q", got, "x")
+	}
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
 	err := b.Close(ctx)
-	require.ErrorIs(t, err, cause)
-	require.EqualError(t, err, fmt.Sprintf("balancer: close %s: 2 connections cut: enough", b.Addr()))
-	require.Zero(t, b.Stats().Open)
-	require.Empty(t, answer(t, first))
-	require.Empty(t, answer(t, second))
+	if !errors.Is(err, cause) {
+		t.Fatalf("err = %v, want %v", err, cause)
+	}
+	if got, want := fmt.Sprint(err), fmt.Sprintf("balancer: close %s: 2 connections cut: enough", b.Addr()); got != want {
+		t.Fatalf("err = %q, want %q", got, want)
+	}
+	if got := b.Stats().Open; got != 0 {
+		t.Fatalf("b.Stats().Open = %v, want 0", got)
+	}
+	if got := answer(t, first); got != "" {
+		t.Fatalf(`answer(t, first) = %q, want ""`, got)
+	}
+	if got := answer(t, second); got != "" {
+		t.Fatalf(`answer(t, second) = %q, want ""`, got)
+	}
 	refuses(t, b.Addr().String())
 }
 
@@ -242,13 +342,17 @@ func TestAcceptErrorIsSurvived(t *testing.T) {
 	for name, failures := range map[string]int32{"that passes": 2, "that lasts": 1000} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			flaky := &flakyListener{Listener: l}
 			flaky.failures.Store(failures)
 			b := balancer.Serve(flaky, balancer.Config{Logger: quiet(), DialTimeout: time.Second})
 			if failures < 10 {
 				b.SetBackends([]string{named(t, "x")})
-				require.Equal(t, "x", ask(t, l.Addr().String()))
+				if got := ask(t, l.Addr().String()); got != "x" {
+					t.Fatalf("ask(t, l.Addr().String()) = %q, want %q", got, "x")
+				}
 			}
 			closes(t, b, nil)
 			nothingRuns(t)
@@ -286,7 +390,9 @@ func TestConnectionsDuringBackendChanges(t *testing.T) {
 	close(done)
 	changer.Wait()
 	closes(t, b, nil)
-	require.Equal(t, balancer.Stats{Accepted: 100}, b.Stats())
+	if got, want := b.Stats(), (balancer.Stats{Accepted: 100}); got != want {
+		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
+	}
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {
@@ -295,10 +401,16 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"Config.Drain is -1ns, must not be negative":       {Drain: -1},
 	} {
 		_, err := balancer.Listen("127.0.0.1:0", cfg)
-		require.ErrorContains(t, err, want)
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Fatalf("err = %q, want an error that contains %q", got, want)
+		}
 		_, err = balancer.NewSet(cfg)
-		require.ErrorContains(t, err, want)
+		if got := fmt.Sprint(err); !strings.Contains(got, want) {
+			t.Fatalf("err = %q, want an error that contains %q", got, want)
+		}
 	}
 	_, err := balancer.Listen("nonsense", balancer.Config{})
-	require.ErrorContains(t, err, "balancer: listen tcp: address nonsense: missing port")
+	if got, want := fmt.Sprint(err), "balancer: listen tcp: address nonsense: missing port"; !strings.Contains(got, want) {
+		t.Fatalf("err = %q, want an error that contains %q", got, want)
+	}
 }

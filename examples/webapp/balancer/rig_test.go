@@ -2,6 +2,7 @@ package balancer_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -9,8 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
@@ -22,7 +21,9 @@ const patience = 20 * time.Second
 func backend(t *testing.T, serve func(*net.TCPConn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var wg sync.WaitGroup
 	// Accepts; the cleanup ends it and waits for it and for what it has begun.
 	wg.Go(func() {
@@ -59,8 +60,12 @@ func named(t *testing.T, name string) string {
 func dead(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 	return l.Addr().String()
 }
 
@@ -68,7 +73,9 @@ func dead(t *testing.T) string {
 func listen(t *testing.T, cfg balancer.Config, backends ...string) *balancer.Balancer {
 	t.Helper()
 	b, err := balancer.Listen("127.0.0.1:0", cfg)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.SetBackends(backends)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -99,8 +106,12 @@ func nothingRuns(t *testing.T) {
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, patience)
-	require.NoError(t, err)
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { c.Close() })
 	return c.(*net.TCPConn)
 }
@@ -113,7 +124,9 @@ func answer(t *testing.T, c net.Conn) string {
 		n, err := c.Read(b)
 		switch {
 		case err != nil:
-			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("err = %v, want another error", err)
+			}
 			return string(line)
 		case n == 1 && b[0] == '\n':
 			return string(line)
@@ -145,5 +158,7 @@ func refuses(t *testing.T, addr string) {
 	if err == nil {
 		c.Close()
 	}
-	require.Error(t, err)
+	if err == nil {
+		t.Fatal("err = nil, want an error")
+	}
 }
