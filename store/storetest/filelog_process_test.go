@@ -16,8 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
@@ -161,10 +160,16 @@ func start(t *testing.T, path, name string, r *report) *process {
 	p.cmd.Stderr = os.Stderr
 	var err error
 	p.stdin, err = p.cmd.StdinPipe()
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test has failed
 	go func() {                                    // ends with the output of the process; the test waits for read
 		defer close(p.read)
@@ -221,7 +226,9 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	go func() { done <- inf.Run(following) }() // ends with stop; the test waits for it
 	defer func() {
 		stop()
-		assert.NoError(t, <-done)
+		if err := <-done; err != nil {
+			t.Errorf("<-done: %v", err)
+		}
 	}()
 
 	r := &report{wrote: map[string][]informer.Version{}}
@@ -236,34 +243,52 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 			t.Fatal("the process has written nothing")
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
-		require.NoError(t, victim.cmd.Process.Kill())
-		require.Error(t, victim.end(), "it was killed")
+		if err := victim.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := victim.end(); err == nil {
+			t.Fatal("it was killed: victim.end() = nil, want an error")
+		}
 		victim = start(t, path, "victim", r)
 		_, cuts = r.counts()
 	}
 	for _, p := range append(steady, victim) {
-		require.NoError(t, p.stdin.Close())
+		if err := p.stdin.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, p := range append(steady, victim) {
-		require.NoError(t, p.end())
+		if err := p.end(); err != nil {
+			t.Fatalf("p.end(): %v", err)
+		}
 	}
 
 	l := must(s.List(ctx))
-	require.NoError(t, inf.WaitForVersion(ctx, l.Version))
+	if err := inf.WaitForVersion(ctx, l.Version); err != nil {
+		t.Fatalf("inf.WaitForVersion(ctx, l.Version): %v", err)
+	}
 	stored := map[string]object{}
 	for _, o := range l.Items {
 		cached, ok := inf.Get(o.Key)
-		assert.True(t, ok, o.Key)
-		assert.Equal(t, o, cached)
+		if !ok {
+			t.Errorf("%v: ok is false", o.Key)
+		}
+		if diff := cmp.Diff(o, cached); diff != "" {
+			t.Errorf("cached mismatch (-want +got):\n%s", diff)
+		}
 		stored[o.Key] = o
 	}
-	assert.Equal(t, len(stored), inf.Indexer().Len())
+	if got, want := inf.Indexer().Len(), len(stored); got != want {
+		t.Errorf("inf.Indexer().Len() = %v, want %v", got, want)
+	}
 
 	// The whole history, as a new process reads it.
 	told := map[string]map[informer.Version]bool{}
 	shared := 0
 	for c, err := range handle(t, path).Watch(ctx, "thing", backend.Query{}, 0) {
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if key := c.Record.Key; key != "" {
 			if told[key] == nil {
 				told[key] = map[informer.Version]bool{}
@@ -279,25 +304,41 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	}
 	for key, versions := range r.wrote {
 		for _, v := range versions {
-			assert.True(t, told[key][v], "the write of %s at version %d was acknowledged", key, v)
+			if !told[key][v] {
+				t.Errorf("the write of %s at version %d was acknowledged: told[key][v] is false", key, v)
+			}
 		}
 	}
 	raises := len(r.wrote["shared"])
-	assert.Equal(t, shared-1, stored["shared"].Value.Size, "each change but the creation raises it by one")
-	assert.GreaterOrEqual(t, stored["shared"].Value.Size, raises)
-	assert.LessOrEqual(t, stored["shared"].Value.Size, raises+kills, "one more for each kill, before its line was printed")
+	if want := shared - 1; stored["shared"].Value.Size != want {
+		t.Errorf(`each change but the creation raises it by one: stored["shared"].Value.Size = %v, want %v`, stored["shared"].Value.Size, want)
+	}
+	if stored["shared"].Value.Size < raises {
+		t.Errorf(`stored["shared"].Value.Size = %v, want at least %v`, stored["shared"].Value.Size, raises)
+	}
+	if limit := raises + kills; stored["shared"].Value.Size > limit {
+		t.Errorf(`one more for each kill, before its line was printed: stored["shared"].Value.Size = %v, want at most %v`, stored["shared"].Value.Size, limit)
+	}
 	keys := 4
 	for _, name := range []string{"one", "two", "victim"} {
 		own := stored["own/"+name].Value.Size
-		assert.Len(t, told["own/"+name], own+1, "each round of %s raises it once, however often it was repeated", name)
+		if got := told["own/"+name]; len(got) != own+1 {
+			t.Errorf(`each round of %s raises it once, however often it was repeated: len(told["own/"+name]) = %d, want %d: %v`, name, len(got), own+1, got)
+		}
 		for n := max(own-kept+1, 1); n <= own; n++ {
-			assert.Contains(t, stored, fmt.Sprint("key/", name, "/", n))
+			if _, ok := stored[fmt.Sprint("key/", name, "/", n)]; !ok {
+				t.Errorf("stored = %v, want it to contain %v", stored, fmt.Sprint("key/", name, "/", n))
+			}
 			keys++
 		}
 	}
-	assert.Len(t, stored, keys, "all other keys are deleted")
+	if len(stored) != keys {
+		t.Errorf("all other keys are deleted: len(stored) = %d, want %d: %v", len(stored), keys, stored)
+	}
 	writes, cuts := r.counts()
 	t.Logf("%d kills, %d parts of writes cut off, %d writes acknowledged; the shared counter is %d, of which %d acknowledged",
 		kills, cuts, writes, stored["shared"].Value.Size, raises)
-	assert.Positive(t, cuts, "no kill has interrupted a write")
+	if cuts <= 0 {
+		t.Errorf("no kill has interrupted a write: cuts = %v, want more than 0", cuts)
+	}
 }

@@ -9,8 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -20,8 +19,14 @@ import (
 func handle(t *testing.T, path string) *fileLog {
 	t.Helper()
 	l, err := openLog(path)
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Errorf("l.Close(): %v", err)
+		}
+	})
 	return l
 }
 
@@ -49,11 +54,17 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	one := handle(t, path)
 	first, err := put(t, one, "a", "1")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, err = put(t, one, "a", "2", backend.Fence{Lease: "shop", Term: 7})
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for size := int(first.Version); size <= len(whole); size++ {
 		for _, broken := range []bool{false, true} { // the size may grow before the bytes are there
 			torn := append([]byte(nil), whole[:size]...)
@@ -64,18 +75,32 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 				continue
 			}
 			path := filepath.Join(t.TempDir(), "torn")
-			require.NoError(t, os.WriteFile(path, torn, 0o600))
+			if err := os.WriteFile(path, torn, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			reader, writer := handle(t, path), handle(t, path)
 			got, err := reader.Get(t.Context(), "app", "a")
-			require.NoError(t, err)
-			assert.Equal(t, first, got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(first, got); diff != "" {
+				t.Errorf("got mismatch (-want +got):\n%s", diff)
+			}
 			next, err := put(t, writer, "a", "3", backend.Fence{Lease: "shop", Term: 6})
-			require.NoError(t, err, "the term 7 went with its write")
+			if err != nil {
+				t.Fatalf("the term 7 went with its write: %v", err)
+			}
 			got, err = reader.Get(context.Background(), "app", "a")
-			require.NoError(t, err)
-			assert.Equal(t, next, got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(next, got); diff != "" {
+				t.Errorf("got mismatch (-want +got):\n%s", diff)
+			}
 			if len(torn) > int(first.Version) {
-				assert.Equal(t, 1, writer.cuts)
+				if writer.cuts != 1 {
+					t.Errorf("writer.cuts = %v, want 1", writer.cuts)
+				}
 			}
 		}
 	}
@@ -86,16 +111,30 @@ func TestTruncatedWriteDoesNotReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	ghost := handle(t, path)
 	_, err := put(t, ghost, "ghost", "1")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	frame, err := os.ReadFile(path)
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 
 	path = filepath.Join(t.TempDir(), "torn")
-	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte{0xff}, len(frame)), frame...), 0o600))
+	if err := os.WriteFile(path, append(bytes.Repeat([]byte{0xff}, len(frame)), frame...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	next, err := put(t, handle(t, path), "other", "1")
-	require.NoError(t, err)
-	require.EqualValues(t, len(frame), next.Version, "it ends where the frame in the rest begins")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(next.Version) != len(frame) {
+		t.Fatalf("next.Version = %d, want %d: it ends where the frame in the rest begins", next.Version, len(frame))
+	}
 	got, err := handle(t, path).Get(t.Context(), "app", "ghost")
-	require.NoError(t, err)
-	assert.Zero(t, got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(backend.Record{}, got); diff != "" {
+		t.Errorf("got mismatch (-want +got):\n%s", diff)
+	}
 }
