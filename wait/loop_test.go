@@ -2,15 +2,16 @@ package wait_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -74,8 +75,12 @@ func TestPaceDeterminesLoopInterval(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5999*time.Millisecond)
 				defer cancel()
 				r := newRuns(tc.take...)
-				require.NoError(t, tc.loop(ctx, r.run))
-				assert.Equal(t, tc.want, r.begins)
+				if err := tc.loop(ctx, r.run); err != nil {
+					t.Fatalf("tc.loop(ctx, r.run): %v", err)
+				}
+				if diff := cmp.Diff(tc.want, r.begins); diff != "" {
+					t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
+				}
 			})
 		})
 	}
@@ -88,16 +93,26 @@ func TestLoopWaitsFullInterval(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- wait.Until(ctx, time.Minute, r.run) }()
 		synctest.Wait()
-		require.EqualValues(t, 1, r.count.Load(), "the first run is immediate")
+		if got := r.count.Load(); got != 1 {
+			t.Fatalf("the first run is immediate: r.count.Load() = %v, want 1", got)
+		}
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		require.EqualValues(t, 1, r.count.Load())
+		if got := r.count.Load(); got != 1 {
+			t.Fatalf("r.count.Load() = %v, want 1", got)
+		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.EqualValues(t, 2, r.count.Load())
+		if got := r.count.Load(); got != 2 {
+			t.Fatalf("r.count.Load() = %v, want 2", got)
+		}
 		cancel()
-		require.NoError(t, <-done)
-		assert.Equal(t, time.Minute, time.Since(r.start), "a cancel ends the pause at once")
+		if err := <-done; err != nil {
+			t.Fatalf("<-done: %v", err)
+		}
+		if got := time.Since(r.start); got != time.Minute {
+			t.Errorf("a cancel ends the pause at once: time.Since(r.start) = %v, want %v", got, time.Minute)
+		}
 	})
 }
 
@@ -106,9 +121,15 @@ func TestEndedContextNeverRunsLoop(t *testing.T) {
 	cancel()
 	f := func(context.Context) { t.Error("f was called") }
 	for range 50 { // select is random
-		assert.NoError(t, wait.Until(ctx, 0, f))
-		assert.NoError(t, wait.NonSlidingUntil(ctx, 0, f))
-		assert.NoError(t, wait.JitterUntil(ctx, time.Second, 1, wait.Sliding, f))
+		if err := wait.Until(ctx, 0, f); err != nil {
+			t.Errorf("wait.Until(ctx, 0, f): %v", err)
+		}
+		if err := wait.NonSlidingUntil(ctx, 0, f); err != nil {
+			t.Errorf("wait.NonSlidingUntil(ctx, 0, f): %v", err)
+		}
+		if err := wait.JitterUntil(ctx, time.Second, 1, wait.Sliding, f); err != nil {
+			t.Errorf("wait.JitterUntil: %v", err)
+		}
 	}
 }
 
@@ -118,12 +139,16 @@ func TestLoopCanceledDuringRunEndsAfterIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				n := 0
-				require.NoError(t, wait.JitterUntil(ctx, time.Second, 0, pace, func(context.Context) {
+				if err := wait.JitterUntil(ctx, time.Second, 0, pace, func(context.Context) {
 					n++
 					cancel()
 					time.Sleep(time.Second)
-				}))
-				assert.Equal(t, 1, n)
+				}); err != nil {
+					t.Fatalf("wait.JitterUntil: %v", err)
+				}
+				if n != 1 {
+					t.Errorf("n = %v, want 1", n)
+				}
 			})
 		}
 	}
@@ -134,13 +159,19 @@ func TestLoopWithZeroPeriodRunsWithoutPause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			n, start := 0, time.Now()
-			require.NoError(t, wait.JitterUntil(ctx, 0, 1, pace, func(context.Context) {
+			if err := wait.JitterUntil(ctx, 0, 1, pace, func(context.Context) {
 				if n++; n == 100 {
 					cancel()
 				}
-			}))
-			assert.Equal(t, 100, n)
-			assert.Zero(t, time.Since(start))
+			}); err != nil {
+				t.Fatalf("wait.JitterUntil: %v", err)
+			}
+			if n != 100 {
+				t.Errorf("n = %v, want 100", n)
+			}
+			if got := time.Since(start); got != 0 {
+				t.Errorf("time.Since(start) = %v, want 0", got)
+			}
 		})
 	}
 }
@@ -150,15 +181,23 @@ func TestJitterIsDrawnPerInterval(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		r := newRuns()
-		require.NoError(t, wait.JitterUntil(ctx, time.Second, 0.5, wait.Sliding, r.run))
+		if err := wait.JitterUntil(ctx, time.Second, 0.5, wait.Sliding, r.run); err != nil {
+			t.Fatalf("wait.JitterUntil: %v", err)
+		}
 		seen := map[time.Duration]bool{}
 		for i := range r.begins[1:] {
 			d := r.begins[i+1] - r.begins[i]
-			require.GreaterOrEqual(t, d, time.Second)
-			require.LessOrEqual(t, d, 1500*time.Millisecond)
+			if d < time.Second {
+				t.Fatalf("d = %v, want at least %v", d, time.Second)
+			}
+			if d > 1500*time.Millisecond {
+				t.Fatalf("d = %v, want at most %v", d, 1500*time.Millisecond)
+			}
 			seen[d] = true
 		}
-		assert.Greater(t, len(seen), 100)
+		if got := len(seen); got <= 100 {
+			t.Errorf("len(seen) = %v, want more than 100", got)
+		}
 	})
 }
 
@@ -171,9 +210,15 @@ func TestLoopReturnsPanic(t *testing.T) {
 			}
 		})
 		var p *wait.PanicError
-		require.ErrorAs(t, err, &p)
-		assert.Contains(t, string(p.Stack), "explode")
-		assert.Equal(t, 3, n)
+		if !errors.As(err, &p) {
+			t.Fatalf("err = %v, want one of type *wait.PanicError", err)
+		}
+		if got := string(p.Stack); !strings.Contains(got, "explode") {
+			t.Errorf("string(p.Stack) = %q, want it to contain %q", got, "explode")
+		}
+		if n != 3 {
+			t.Errorf("n = %v, want 3", n)
+		}
 	})
 }
 
@@ -187,7 +232,7 @@ func TestBackoffUntilSlowsDownWhileItFails(t *testing.T) {
 			r := newRuns(seconds(0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			b := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 5 * time.Second}
-			require.NoError(t, wait.BackoffUntil(ctx, b, pace, func(ctx context.Context) error {
+			if err := wait.BackoffUntil(ctx, b, pace, func(ctx context.Context) error {
 				r.run(ctx)
 				switch len(r.begins) {
 				case 1, 6:
@@ -196,8 +241,12 @@ func TestBackoffUntilSlowsDownWhileItFails(t *testing.T) {
 					cancel()
 				}
 				return io.EOF
-			}))
-			assert.Equal(t, want, r.begins)
+			}); err != nil {
+				t.Fatalf("wait.BackoffUntil: %v", err)
+			}
+			if diff := cmp.Diff(want, r.begins); diff != "" {
+				t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
+			}
 		})
 	}
 }
@@ -211,8 +260,12 @@ func TestBackoffUntilEndsAfterConsecutiveFailures(t *testing.T) {
 			}
 			return fmt.Errorf("run %d", n)
 		})
-		assert.EqualError(t, err, "run 6")
-		assert.Equal(t, 5*time.Second, time.Since(start), "it has waited after the last run")
+		if got := fmt.Sprint(err); got != "run 6" {
+			t.Errorf("err = %q, want %q", got, "run 6")
+		}
+		if got := time.Since(start); got != 5*time.Second {
+			t.Errorf("it has waited after the last run: time.Since(start) = %v, want %v", got, 5*time.Second)
+		}
 	})
 }
 
@@ -225,14 +278,18 @@ func TestBackoffUntilReportsOnlyUnrecoveredPanics(t *testing.T) {
 			}
 			return wait.Call(ctx, func(context.Context) error { return explode("handled") })
 		})
-		assert.EqualError(t, err, "wait: recover from panic: the real one")
+		if got, want := fmt.Sprint(err), "wait: recover from panic: the real one"; got != want {
+			t.Errorf("err = %q, want %q", got, want)
+		}
 	})
 }
 
 func TestBackoffUntilDoesNotReportCancelAsFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	assert.NoError(t, wait.BackoffUntil(ctx, wait.Backoff{Steps: 1}, wait.Sliding, func(ctx context.Context) error {
+	if err := wait.BackoffUntil(ctx, wait.Backoff{Steps: 1}, wait.Sliding, func(ctx context.Context) error {
 		cancel()
 		return ctx.Err()
-	}))
+	}); err != nil {
+		t.Errorf("wait.BackoffUntil: %v", err)
+	}
 }
