@@ -33,12 +33,12 @@ return 1`
 	keysScript = `return redis.call('SMEMBERS', KEYS[1])`
 
 	// The script of a guarded write is between these two. They return an empty array if the term is over, and otherwise 1
-	// and the result of the script. The script sees only its own keys and arguments.
+	// and the result of the script: the first one, as EVAL does. The script sees only its own keys and arguments.
 	guardBegin = `
 if redis.call('HGET', KEYS[1], 'term') ~= ARGV[1] then return {} end
 local function guarded(KEYS, ARGV)
 `
 	guardEnd = `
 end
-return {1, guarded({unpack(KEYS, 2)}, {unpack(ARGV, 2)})}`
+return {1, (guarded({unpack(KEYS, 2)}, {unpack(ARGV, 2)}))}`
 )
