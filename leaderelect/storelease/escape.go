@@ -20,10 +20,8 @@ func escape(key string) string {
 	return b.String()
 }
 
-// unescape is the reverse of escape. It returns text that escape never returns unchanged.
-func unescape(key string) string {
-	if lease, err := url.PathUnescape(key); err == nil {
-		return lease
-	}
-	return key
+// unescape is the reverse of escape. It returns false for text that escape never returns.
+func unescape(text string) (key string, ok bool) {
+	key, err := url.PathUnescape(text)
+	return key, err == nil && escape(key) == text
 }

@@ -50,7 +50,7 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	case err != nil:
 		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, err)
 	}
-	return s.entryOf(o), nil
+	return entryOf(key, o), nil
 }
 
 // Create stores a new record, or returns leaderelect.ErrConflict.
@@ -64,7 +64,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case err != nil:
 		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, err)
 	}
-	return s.entryOf(o), nil
+	return entryOf(e.Key, o), nil
 }
 
 // Update replaces a record, or returns leaderelect.ErrConflict. Unless Config.Unfenced is set, the error wraps
@@ -91,10 +91,11 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case err != nil:
 		return fail(err)
 	}
-	return s.entryOf(o), nil
+	return entryOf(e.Key, o), nil
 }
 
-// List returns the records whose keys begin with prefix, sorted by key, all of one moment.
+// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out objects whose keys no
+// store of leases has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + escape(prefix)})
 	if err != nil {
@@ -102,7 +103,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 	}
 	var list []leaderelect.Entry
 	for _, o := range found.Items {
-		list = append(list, s.entryOf(o))
+		if key, ok := unescape(strings.TrimPrefix(o.Key, s.cfg.Prefix)); ok {
+			list = append(list, entryOf(key, o))
+		}
 	}
 	slices.SortFunc(list, func(a, b leaderelect.Entry) int { return strings.Compare(a.Key, b.Key) })
 	return list, nil
@@ -139,7 +142,7 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 	now := leaderelect.Entry{Key: key}
 	for _, o := range found.Items {
 		if o.Key == name {
-			now = s.entryOf(o)
+			now = entryOf(key, o)
 		}
 	}
 	if !tell(now) {
@@ -154,7 +157,7 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 		}
 		now := leaderelect.Entry{Key: key}
 		if event.Type != informer.Deleted {
-			now = s.entryOf(event.Object)
+			now = entryOf(key, event.Object)
 		}
 		if !tell(now) {
 			return errLeft
@@ -172,10 +175,10 @@ func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Ob
 	}
 }
 
-// entryOf returns the entry in o. The store has copied it already.
-func (s *Store) entryOf(o store.Object[Record]) leaderelect.Entry {
+// entryOf returns the entry in o, under its key. The store has copied it already.
+func entryOf(key string, o store.Object[Record]) leaderelect.Entry {
 	return leaderelect.Entry{
-		Key:     unescape(strings.TrimPrefix(o.Key, s.cfg.Prefix)),
+		Key:     key,
 		Value:   o.Value.Value,
 		Term:    o.Value.Term,
 		Version: strconv.FormatUint(uint64(o.Version), 10),

@@ -357,6 +357,29 @@ func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 	})
 }
 
+// Nobody can read or replace such a record by the key that List would return.
+func TestListLeavesOutObjectsThatAreNoLeases(t *testing.T) {
+	ctx := context.Background()
+	kept := records(t, must(store.NewMemory(store.MemoryConfig{})))
+	s := must(storelease.New(kept, storelease.Config{}))
+	for _, key := range []string{"lease/%41", "lease/%c3%a4", "lease/%", "other/a"} {
+		if err := errOf(kept.Create(ctx, store.Object[storelease.Record]{Key: key})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []leaderelect.Entry
+	for _, key := range []string{"A", "ä"} {
+		want = append(want, must(s.Create(ctx, leaderelect.Entry{Key: key})))
+	}
+	got, err := s.List(ctx, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("s.List(ctx, \"\") mismatch (-want +got):\n%s", diff)
+	}
+}
+
 func TestInvalidVersionIsAConflict(t *testing.T) {
 	ctx := context.Background()
 	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
@@ -364,7 +387,7 @@ func TestInvalidVersionIsAConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, version := range []string{"", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
+	for _, version := range []string{"", "0", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
 		e.Version = version
 		_, err := s.Update(ctx, e)
 		if !errors.Is(err, leaderelect.ErrConflict) {
