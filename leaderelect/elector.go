@@ -129,9 +129,9 @@ func (e *Elector) Run(ctx context.Context) error {
 	})
 }
 
-// RunOnce is like Run, but returns after one term. It returns nil if ctx has ended or if the work returned nil by itself.
-// Otherwise the error wraps the reason why the lease was lost, and the error of the work unless that only repeats why its
-// context ended.
+// RunOnce is like Run, but returns after one term, or when ctx ends before that. If the lease was lost, even in a drain after
+// ctx has ended, the error wraps the reason. It also wraps the error of the work, unless that only repeats why its context
+// ended. Otherwise RunOnce returns nil.
 func (e *Elector) RunOnce(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		l := e.campaign(ctx)

@@ -11,7 +11,7 @@ import (
 
 // Resign ends the leadership of this elector, if it leads. The elector continues to run and to follow, for example during
 // an upgrade or a rebalancing. It does not take the lease for stayOut, but at least two RetryPeriods, so that others have
-// a chance.
+// a chance. The last call of Resign or HandOver decides how long it stays out.
 //
 // The context of the work ends with [ErrResigned], and the elector keeps the lease while the work drains, for
 // DrainTimeout at most. After OnStoppedLeading it releases the lease, even without ReleaseOnCancel. Resign returns when

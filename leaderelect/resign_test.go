@@ -118,6 +118,26 @@ func TestResignOfFollowerStaysOut(t *testing.T) {
 	})
 }
 
+func TestLastResignDecidesHowLongElectorStaysOut(t *testing.T) {
+	for what, again := range map[string]func(a *party) error{
+		"Resign":   func(a *party) error { return a.Resign(t.Context(), time.Minute) },
+		"HandOver": func(a *party) error { return a.HandOver(t.Context(), "nobody") },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.join(t, "a", nil)
+				require.NoError(t, a.Resign(t.Context(), time.Hour))
+				require.NoError(t, again(a))
+				a.start()
+				after(time.Minute + 2*latency)
+				require.True(t, a.IsLeader())
+				w.finish(t)
+			})
+		})
+	}
+}
+
 func TestResignContinuesAfterCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
