@@ -27,7 +27,17 @@ func (l *Limiter) CheckInvariants(t *testing.T) {
 	for _, p := range l.line {
 		if l.places[p.id] == p {
 			inLine++
+			assert.Nil(t, p.owner)
 		}
+	}
+	last := time.Duration(0)
+	for _, p := range l.owned {
+		if l.places[p.id] == p {
+			inLine++
+			assert.NotNil(t, p.owner)
+		}
+		assert.GreaterOrEqual(t, p.at, last)
+		last = p.at
 	}
 	assert.Equal(t, promised, l.promised)
 	assert.Equal(t, claimed, l.claimed)

@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/retry"
 )
 
-// hold is the time for which a place is kept for a late caller.
+// hold is the time for which a place is kept for a late caller, and for the next call of its owner.
 const hold = 10 * time.Second
 
 // spread is the longest time over which callers without places are spread.
@@ -30,22 +30,24 @@ type Limiter struct {
 	//  1. tokens is at least 0 and at most burst.
 	//  2. promised is the sum of the calls of all places, and each of them has at least one.
 	//  3. claimed is the sum of the calls of the places that have an owner, and at most tokens.
-	//  4. Each place of places is in line, once. A place in line that is not in places was dropped.
+	//  4. Each place of places is in line if it has no owner, and in owned if it has one, once. All others there were dropped or replaced.
+	//  5. owned is in the order of the times of its places.
 	tokens   float64       // calls that may be made now
 	now      time.Duration // when tokens was last updated
 	paused   time.Duration // how far the clock is behind, including the rest of a current pause
 	until    time.Duration // since start: the end of the last pause
 	places   map[caller.ID]*place
 	line     []*place // in the order in which they were given out
+	owned    []*place // in the order of the last calls of their owners
 	promised float64
 	claimed  float64
 	next     time.Duration // after which the next caller without a place should come
 }
 
-// place is a promise of calls to a caller that must come back.
+// place is a promise of calls to a caller that must come back. A place does not change: each call replaces it.
 type place struct {
 	id    caller.ID
-	at    time.Duration // when the caller should come, or came
+	at    time.Duration // when the caller should come, or made its last call
 	calls float64
 	owner *caller.Attempt // which makes the calls; nil before it has come
 }
@@ -114,16 +116,11 @@ func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
 func (l *Limiter) admitLocked(a *caller.Attempt) bool {
 	if a != nil {
 		p := l.places[a.ID]
-		if p != nil && p.owner == nil && p.at <= l.now && l.tokens-l.claimed >= p.calls {
-			p.owner, p.at = a, l.now
-			l.claimed += p.calls
-		}
-		if p != nil && p.owner == a {
+		if p != nil && (p.owner == a || p.owner == nil && p.at <= l.now && l.tokens-l.claimed >= p.calls) {
+			l.dropLocked(p)
 			l.tokens--
-			l.promised--
-			l.claimed--
-			if p.calls--; p.calls <= 0 {
-				delete(l.places, a.ID)
+			if p.calls > 1 {
+				l.ownLocked(&place{id: a.ID, at: l.now, calls: p.calls - 1, owner: a})
 			}
 			return true
 		}
@@ -181,6 +178,14 @@ func (l *Limiter) release(a *caller.Attempt) {
 	}
 }
 
+// ownLocked keeps the rest of a place for its owner.
+func (l *Limiter) ownLocked(p *place) {
+	l.places[p.id] = p
+	l.owned = append(l.owned, p)
+	l.promised += p.calls
+	l.claimed += p.calls
+}
+
 // dropLocked drops p, which is in places.
 func (l *Limiter) dropLocked(p *place) {
 	l.promised -= p.calls
@@ -197,18 +202,24 @@ func (l *Limiter) advanceLocked() (pause time.Duration) {
 	now := elapsed + pause - l.paused
 	l.tokens = min(l.burst, l.tokens+(now-l.now).Seconds()*l.perSecond)
 	l.now = now
-	for len(l.line) > 0 {
-		p := l.line[0]
+	l.line, l.owned = l.expireLocked(l.line), l.expireLocked(l.owned)
+	return pause
+}
+
+// expireLocked drops the places at the front of a line whose time is over. It returns the rest of the line.
+func (l *Limiter) expireLocked(line []*place) []*place {
+	for len(line) > 0 {
+		p := line[0]
 		if l.places[p.id] == p {
 			if l.now-p.at < hold {
 				break
 			}
 			l.dropLocked(p)
 		}
-		l.line[0] = nil
-		l.line = l.line[1:]
+		line[0] = nil
+		line = line[1:]
 	}
-	return pause
+	return line
 }
 
 // pause lets no call through for d.

@@ -247,6 +247,44 @@ func TestLateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
 	})
 }
 
+// Other callers take every call that is not reserved.
+func TestAttemptWithSlowCallsGetsThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 4), &service{}
+		stop := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				case <-time.After(100 * time.Millisecond):
+					_ = l.Do(context.Background(), s.call)
+				}
+			}
+		})
+		attempts, err := 0, errDown
+		for ; err != nil && attempts < 10; attempts++ {
+			a, end := attempt(t.Context(), "a")
+			err = nil
+			for range 4 {
+				if err = l.Do(a, func(ctx context.Context) error { time.Sleep(7950 * time.Millisecond); return s.call(ctx) }); err != nil {
+					break
+				}
+			}
+			end()
+			l.CheckInvariants(t)
+			d, _ := retry.Delay(err)
+			time.Sleep(d)
+		}
+		assert.NoError(t, err)
+		assert.LessOrEqual(t, attempts, 4)
+		close(stop)
+		others.Wait()
+		assert.Zero(t, l.Places())
+	})
+}
+
 func TestUnidentifiedCallersAreSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, s := gate.NewLimiter(10, 1), &service{}
