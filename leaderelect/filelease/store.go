@@ -29,15 +29,15 @@ type Store struct {
 // New returns a store in dir, and creates dir if it does not exist. It returns an error if dir is not writable, or if its
 // file system has no hard links. On systems that are not supported, the error wraps errors.ErrUnsupported.
 func New(dir string) (*Store, error) {
-	if err := prepare(dir); err != nil {
+	if err := prepare(dir, syncDir); err != nil {
 		return nil, fmt.Errorf("filelease: open %q: %w", dir, err)
 	}
 	return &Store{dir: dir}, nil
 }
 
-// prepare creates dir and tries the steps of a write in it.
-func prepare(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// prepare creates dir and tries the steps of a write in it. It calls sync with each directory whose names must be on the disk.
+func prepare(dir string, sync func(path string) error) error {
+	if err := makeDir(dir, sync); err != nil {
 		return err
 	}
 	probe := filepath.Join(dir, rand.Text()+tempSuffix)
@@ -45,7 +45,22 @@ func prepare(dir string) error {
 		return err
 	}
 	err := os.Link(probe, probe+".link")
-	return errors.Join(err, os.Remove(probe), ignore(os.Remove(probe+".link"), fs.ErrNotExist), syncDir(dir))
+	return errors.Join(err, os.Remove(probe), ignore(os.Remove(probe+".link"), fs.ErrNotExist), sync(dir))
+}
+
+// makeDir is os.MkdirAll that syncs the name of each directory that it creates.
+func makeDir(dir string, sync func(path string) error) error {
+	parent := filepath.Dir(dir)
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || parent == dir {
+		return os.MkdirAll(dir, 0o755) // it exists, or cannot be created
+	}
+	if err := makeDir(parent, sync); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); ignore(err, fs.ErrExist) != nil {
+		return err
+	}
+	return sync(parent)
 }
 
 // Get returns the record, or leaderelect.ErrNotFound.

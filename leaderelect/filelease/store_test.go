@@ -170,6 +170,28 @@ func TestNewRejectsUnwritableDirectory(t *testing.T) {
 	}
 }
 
+// Otherwise the directory may be missing after a crash of the machine, with all that was acknowledged.
+func TestNewSyncsNamesOfDirectoriesThatItCreates(t *testing.T) {
+	top := t.TempDir()
+	below := filepath.Join(top, "a")
+	dir := filepath.Join(below, "leases")
+	var synced []string
+	sync := func(path string) error { synced = append(synced, path); return nil }
+	for _, want := range [][]string{{top, below, dir}, {dir}} { // the second time, all exist
+		synced = nil
+		if err := filelease.Prepare(dir, sync); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(synced, want) {
+			t.Errorf("synced = %q, want %q", synced, want)
+		}
+	}
+	err := filelease.Prepare(filepath.Join(top, "b"), func(string) error { return fs.ErrInvalid })
+	if !errors.Is(err, fs.ErrInvalid) {
+		t.Errorf("err = %v, want %v", err, fs.ErrInvalid)
+	}
+}
+
 func TestNewLeavesDirectoryEmpty(t *testing.T) {
 	s := openFiles(t, t.TempDir())
 	made, err := os.ReadDir(s.dir)
