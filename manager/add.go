@@ -153,17 +153,21 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	p.removers++
 	m.removeLocked(p)
 	m.mu.Unlock()
-	ended, err := m.awaitRemoval(ctx, p)
-	if ended {
-		for _, s := range p.released { // which no longer changes
-			_, late := m.awaitRemoval(ctx, s)
-			err = errors.Join(err, late)
-		}
-	}
-	if err != nil {
+	if err := m.awaitRemovals(ctx, p); err != nil {
 		return fmt.Errorf("manager: remove %q: %w", name, err)
 	}
 	return nil
+}
+
+// awaitRemovals waits until p, which is being removed, has ended, and then for the sources that were removed with it.
+func (m *Manager) awaitRemovals(ctx context.Context, p *part) error {
+	ended, err := m.awaitRemoval(ctx, p)
+	if ended {
+		for _, s := range p.released { // which no longer changes
+			err = errors.Join(err, m.awaitRemovals(ctx, s))
+		}
+	}
+	return err
 }
 
 // removeLocked tells p to end for good.

@@ -209,3 +209,30 @@ func TestSourceAddedAsPartIsRejectedAsSource(t *testing.T) {
 		m.CheckInvariants(t)
 	})
 }
+
+// derivedSource is a source that is made from another one.
+type derivedSource struct {
+	*fakeSource
+	from controller.Source
+}
+
+func (s derivedSource) Sources() []controller.Source { return []controller.Source{s.from} }
+
+func TestRemoveWaitsForSourcesOfSources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		events := &looptest.Log[string]{}
+		base := newFakeSource("base", events)
+		base.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
+		derived := &derivedSource{newFakeSource("derived", events), base}
+		m := must(manager.New(manager.Config{Logger: quiet}, manager.At(manager.Outer, derived), newFakePart("part", events, derived)))
+		r := looptest.Start(t, m.Run)
+		synctest.Wait()
+		require.NoError(t, m.Remove(t.Context(), "derived"), "the part needs it")
+		m.CheckInvariants(t)
+		events.Take()
+		require.ErrorIs(t, m.Remove(t.Context(), "part"), errBoom)
+		assert.Equal(t, []string{"part drained", "part stops", "derived stops", "base stops"}, events.Take())
+		m.CheckInvariants(t)
+		require.NoError(t, r.Stop())
+	})
+}
