@@ -22,6 +22,7 @@ type locks struct {
 	standby  bool
 	pooled   bool // a pooler in transaction mode: each statement meets another session
 	waits    int
+	limit    time.Duration // of a wait, on the clock of the client
 
 	slow func(query string) error // called without mu; nil is nothing
 }
@@ -29,7 +30,7 @@ type locks struct {
 // openLocks returns a server, and a pool of connections to it.
 func openLocks(t testing.TB) (*locks, *sql.DB) {
 	t.Helper()
-	s := &locks{open: make(map[*lockSession]bool), holder: make(map[int64]*lockSession), changed: make(chan struct{})}
+	s := &locks{open: make(map[*lockSession]bool), holder: make(map[int64]*lockSession), changed: make(chan struct{}), limit: time.Minute}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	return s, db
@@ -140,12 +141,12 @@ func (c *lockSession) QueryContext(ctx context.Context, query string, args []dri
 	return &cursor{rows: [][]driver.Value{row}}, nil
 }
 
-// ExecContext waits for a lock, for a minute at most.
+// ExecContext waits for a lock, until the limit.
 func (c *lockSession) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	if !strings.Contains(query, "pg_advisory_xact_lock_shared") {
 		return nil, errors.ErrUnsupported
 	}
-	limit := time.NewTimer(time.Minute)
+	limit := time.NewTimer(c.limit)
 	defer limit.Stop()
 	c.mu.Lock()
 	c.waits++

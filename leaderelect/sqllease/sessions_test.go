@@ -113,6 +113,27 @@ func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
 	})
 }
 
+func TestWaitForSessionContinuesAfterLimitOfFastClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, db := openLocks(t)
+		server.limit = 50 * time.Second // a minute of the server, whose clock is fast
+		s := newSessions(t, db)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		hold(ctx, s, "a")
+		gone := make(chan error, 1)
+		go func() { gone <- s.Gone(t.Context(), "a") }() // ends with the session
+		time.Sleep(time.Hour)
+		if !pending(gone) {
+			t.Fatalf("s.Gone(t.Context(), \"a\"): %v, want it to wait: a connection holds the session", <-gone)
+		}
+		cancel()
+		if err := <-gone; err != nil {
+			t.Fatalf("s.Gone(t.Context(), \"a\"): %v", err)
+		}
+	})
+}
+
 func TestWaitForSessionEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, db := openLocks(t)
