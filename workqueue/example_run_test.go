@@ -70,7 +70,7 @@ func ExampleKeyInfo() {
 	q.AddWith("paris", workqueue.AddOptions{After: time.Hour, Reason: "certificate expires"})
 	q.AddWith("berlin", workqueue.AddOptions{Reason: "created"})
 	for range 2 {
-		q.AddWith("atlantis", workqueue.AddOptions{RateLimited: true, Reason: "no such city"})
+		q.AddWith("atlantis", workqueue.AddOptions{RateLimited: true, After: time.Minute, Reason: "no such city"})
 	}
 	for _, info := range q.Snapshot() {
 		fmt.Println(info.State, info.Key, info.Failures, info.Reasons[len(info.Reasons)-1].Text)

@@ -7,5 +7,5 @@ func Example() {
 	// oslo is as it was written
 	// lima was tried for too long
 	// atlantis can never be
-	// parked: [lima atlantis]
+	// atlantis is parked: true
 }
