@@ -35,10 +35,7 @@ func ExampleBackoff() {
 func ExampleFailure() {
 	ctx, cancel := context.WithCancel(context.Background())
 	alone := make(chan bool)
-	metrics := manager.Func("metrics", func(context.Context) error {
-		defer close(alone)
-		return errors.New("the port is in use")
-	})
+	metrics := manager.Func("metrics", func(context.Context) error { return errors.New("the port is in use") })
 	tries := 0
 	sites := manager.Func("sites", func(ctx context.Context) error {
 		<-alone
@@ -55,6 +52,7 @@ func ExampleFailure() {
 			fmt.Printf("%s %q: %v\n", f.Kind, f.Name, f.Err)
 			if f.Name == "metrics" { // nice to have: continue without it
 				_ = m.Remove(ended(), f.Name)
+				close(alone)
 				return 0, true
 			}
 			return time.Millisecond, f.InARow < 5
@@ -66,7 +64,7 @@ func ExampleFailure() {
 		return
 	}
 	fmt.Println(m.Run(ctx))
-	// Unordered output:
+	// Output:
 	// part "metrics": the port is in use
 	// part "sites": manager: ended by itself
 	// <nil>
