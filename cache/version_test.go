@@ -2,10 +2,10 @@ package cache_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
-	"github.com/stretchr/testify/require"
 )
 
 // step pops one key, with the given result.
@@ -17,38 +17,66 @@ func step(t *testing.T, f *fifo, x *cache.Indexer[string, *pod], result error) {
 		}
 		return result
 	})
-	require.True(t, popped)
-	require.Equal(t, result, err)
+	if !popped {
+		t.Fatal("popped is false")
+	}
+	if err != result {
+		t.Fatalf("err = %v, want %v", err, result)
+	}
 }
 
 func TestVersionPrecedesOldestPendingChange(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	require.Zero(t, f.Version())
-	require.NoError(t, f.Add(a(1), 10))
-	require.Zero(t, f.Version(), "the state before 10 is unknown")
-	require.NoError(t, f.Add(b(1), 20))
-	require.NoError(t, f.Update(a(2), 50))
+	if got := f.Version(); got != 0 {
+		t.Fatalf("f.Version() = %v, want 0", got)
+	}
+	if err := f.Add(a(1), 10); err != nil {
+		t.Fatalf("f.Add(a(1), 10): %v", err)
+	}
+	if got := f.Version(); got != 0 {
+		t.Fatalf("the state before 10 is unknown: f.Version() = %v, want 0", got)
+	}
+	if err := f.Add(b(1), 20); err != nil {
+		t.Fatalf("f.Add(b(1), 20): %v", err)
+	}
+	if err := f.Update(a(2), 50); err != nil {
+		t.Fatalf("f.Update(a(2), 50): %v", err)
+	}
 	f.Bookmark(60)
 	step(t, f, x, nil)
-	require.EqualValues(t, 10, f.Version(), "a is at 50, but 20 waits")
+	if got := f.Version(); got != 10 {
+		t.Fatalf("a is at 50, but 20 waits: f.Version() = %v, want 10", got)
+	}
 	step(t, f, x, nil)
-	require.EqualValues(t, 60, f.Version())
+	if got := f.Version(); got != 60 {
+		t.Fatalf("f.Version() = %v, want 60", got)
+	}
 	f.Bookmark(70)
 	f.Bookmark(65)
-	require.EqualValues(t, 70, f.Version())
+	if got := f.Version(); got != 70 {
+		t.Fatalf("f.Version() = %v, want 70", got)
+	}
 }
 
 func TestKeyInProcessHoldsBackVersion(t *testing.T) {
 	f := newFIFO(newPods())
-	require.NoError(t, f.Replace([]*pod{a(1)}, 10))
+	if err := f.Replace([]*pod{a(1)}, 10); err != nil {
+		t.Fatalf("f.Replace([]*pod{a(1)}, 10): %v", err)
+	}
 	_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 		f.Bookmark(20)
-		require.Zero(t, f.Version())
+		if got := f.Version(); got != 0 {
+			t.Fatalf("f.Version() = %v, want 0", got)
+		}
 		return nil
 	})
-	require.NoError(t, err)
-	require.EqualValues(t, 20, f.Version())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Version(); got != 20 {
+		t.Fatalf("f.Version() = %v, want 20", got)
+	}
 }
 
 func TestFailureHoldsBackVersion(t *testing.T) {
@@ -69,18 +97,28 @@ func TestFailureHoldsBackVersion(t *testing.T) {
 				f = newFIFO(nil)
 			}
 			f.Bookmark(10)
-			require.NoError(t, f.Add(a(1), 20))
+			if err := f.Add(a(1), 20); err != nil {
+				t.Fatalf("f.Add(a(1), 20): %v", err)
+			}
 			step(t, f, x, bad)
 			f.Bookmark(25)
-			require.EqualValues(t, 10, f.Version(), what)
+			if got := f.Version(); got != 10 {
+				t.Fatalf("%v: f.Version() = %v, want 10", what, got)
+			}
 			if known {
 				f.Resync()
 				step(t, f, x, nil)
-				require.EqualValues(t, 10, f.Version(), "a Sync brings no change")
+				if got := f.Version(); got != 10 {
+					t.Fatalf("a Sync brings no change: f.Version() = %v, want 10", got)
+				}
 			}
-			require.NoError(t, change(f), what)
+			if err := change(f); err != nil {
+				t.Fatalf("%v: change(f): %v", what, err)
+			}
 			drain(t, f, x)
-			require.EqualValues(t, 30, f.Version(), what)
+			if got := f.Version(); got != 30 {
+				t.Fatalf("%v: f.Version() = %v, want 30", what, got)
+			}
 		}
 	}
 }
@@ -93,61 +131,107 @@ func TestFailedSyncDoesNotHoldBackVersion(t *testing.T) {
 	f.Resync()
 	step(t, f, x, errors.New("bad"))
 	f.Bookmark(20)
-	require.EqualValues(t, 20, f.Version())
+	if got := f.Version(); got != 20 {
+		t.Fatalf("f.Version() = %v, want 20", got)
+	}
 }
 
 func TestResyncDoesNotChangeVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	require.NoError(t, f.Add(a(1), 10))
+	if err := f.Add(a(1), 10); err != nil {
+		t.Fatalf("f.Add(a(1), 10): %v", err)
+	}
 	drain(t, f, x)
 	f.Resync()
-	require.EqualValues(t, 10, f.Version())
-	require.NoError(t, f.Update(b(1), 20))
-	require.EqualValues(t, 10, f.Version())
+	if got := f.Version(); got != 10 {
+		t.Fatalf("f.Version() = %v, want 10", got)
+	}
+	if err := f.Update(b(1), 20); err != nil {
+		t.Fatalf("f.Update(b(1), 20): %v", err)
+	}
+	if got := f.Version(); got != 10 {
+		t.Fatalf("f.Version() = %v, want 10", got)
+	}
 }
 
 func TestSecondChangeAtSameVersionHoldsBackVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	f.Bookmark(4)
-	require.NoError(t, f.Add(a(1), 5))
+	if err := f.Add(a(1), 5); err != nil {
+		t.Fatalf("f.Add(a(1), 5): %v", err)
+	}
 	drain(t, f, x)
-	require.EqualValues(t, 5, f.Version(), "another change at 5 is not known yet")
+	if got := f.Version(); got != 5 {
+		t.Fatalf("another change at 5 is not known yet: f.Version() = %v, want 5", got)
+	}
 	f.Resync()
-	require.EqualValues(t, 5, f.Version())
-	require.NoError(t, f.Add(b(1), 5))
-	require.EqualValues(t, 4, f.Version(), "despite the Sync before it")
+	if got := f.Version(); got != 5 {
+		t.Fatalf("f.Version() = %v, want 5", got)
+	}
+	if err := f.Add(b(1), 5); err != nil {
+		t.Fatalf("f.Add(b(1), 5): %v", err)
+	}
+	if got := f.Version(); got != 4 {
+		t.Fatalf("despite the Sync before it: f.Version() = %v, want 4", got)
+	}
 	step(t, f, x, nil)
-	require.EqualValues(t, 4, f.Version())
+	if got := f.Version(); got != 4 {
+		t.Fatalf("f.Version() = %v, want 4", got)
+	}
 	step(t, f, x, nil)
-	require.EqualValues(t, 5, f.Version())
+	if got := f.Version(); got != 5 {
+		t.Fatalf("f.Version() = %v, want 5", got)
+	}
 }
 
 func TestListAtOlderVersionStartsNewHistory(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	require.NoError(t, f.Add(a(1), 100))
+	if err := f.Add(a(1), 100); err != nil {
+		t.Fatalf("f.Add(a(1), 100): %v", err)
+	}
 	drain(t, f, x)
-	require.NoError(t, f.Update(a(2), 150))
-	require.NoError(t, f.Add(&pod{name: "c"}, 160))
+	if err := f.Update(a(2), 150); err != nil {
+		t.Fatalf("f.Update(a(2), 150): %v", err)
+	}
+	if err := f.Add(&pod{name: "c"}, 160); err != nil {
+		t.Fatalf(`f.Add(&pod{name: "c"}, 160): %v`, err)
+	}
 	step(t, f, x, errors.New("bad"))
-	require.EqualValues(t, 100, f.Version())
+	if got := f.Version(); got != 100 {
+		t.Fatalf("f.Version() = %v, want 100", got)
+	}
 
-	require.NoError(t, f.Replace([]*pod{b(1)}, 40))
+	if err := f.Replace([]*pod{b(1)}, 40); err != nil {
+		t.Fatalf("f.Replace([]*pod{b(1)}, 40): %v", err)
+	}
 	for range 2 { // c, and b
-		require.Zero(t, f.Version(), "version 100 is from another history now")
+		if got := f.Version(); got != 0 {
+			t.Fatalf("version 100 is from another history now: f.Version() = %v, want 0", got)
+		}
 		if f.Len() > 1 {
 			_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error { apply(x, key, deltas); return nil })
-			require.NoError(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	drain(t, f, x)
-	require.EqualValues(t, 40, f.Version())
-	require.Equal(t, []string{"b"}, names(x.All()))
-	require.NoError(t, f.Update(b(2), 41))
+	if got := f.Version(); got != 40 {
+		t.Fatalf("f.Version() = %v, want 40", got)
+	}
+	if got, want := names(x.All()), ([]string{"b"}); !slices.Equal(got, want) {
+		t.Fatalf("names(x.All()) = %q, want %q", got, want)
+	}
+	if err := f.Update(b(2), 41); err != nil {
+		t.Fatalf("f.Update(b(2), 41): %v", err)
+	}
 	drain(t, f, x)
-	require.EqualValues(t, 41, f.Version())
+	if got := f.Version(); got != 41 {
+		t.Fatalf("f.Version() = %v, want 41", got)
+	}
 }
 
 func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
@@ -156,25 +240,41 @@ func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		f.Bookmark(100)
-		require.NoError(t, f.Add(a(1), 150))
+		if err := f.Add(a(1), 150); err != nil {
+			t.Fatalf("f.Add(a(1), 150): %v", err)
+		}
 		step(t, f, x, bad)
-		require.NoError(t, f.Replace([]*pod{a(2)}, 120))
+		if err := f.Replace([]*pod{a(2)}, 120); err != nil {
+			t.Fatalf("f.Replace([]*pod{a(2)}, 120): %v", err)
+		}
 		step(t, f, x, bad)
-		require.Zero(t, f.Version())
+		if got := f.Version(); got != 0 {
+			t.Fatalf("f.Version() = %v, want 0", got)
+		}
 	})
 	t.Run("a key that was being processed", func(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		f.Bookmark(100)
-		require.NoError(t, f.Add(a(1), 150))
+		if err := f.Add(a(1), 150); err != nil {
+			t.Fatalf("f.Add(a(1), 150): %v", err)
+		}
 		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
-			require.NoError(t, f.Replace([]*pod{a(2)}, 120))
-			require.Zero(t, f.Version())
+			if err := f.Replace([]*pod{a(2)}, 120); err != nil {
+				t.Fatalf("f.Replace([]*pod{a(2)}, 120): %v", err)
+			}
+			if got := f.Version(); got != 0 {
+				t.Fatalf("f.Version() = %v, want 0", got)
+			}
 			return bad
 		})
-		require.Equal(t, bad, err)
+		if err != bad {
+			t.Fatalf("err = %v, want %v", err, bad)
+		}
 		step(t, f, x, bad)
-		require.Zero(t, f.Version())
+		if got := f.Version(); got != 0 {
+			t.Fatalf("f.Version() = %v, want 0", got)
+		}
 	})
 }
 
@@ -182,13 +282,25 @@ func TestEmptyListOfNewHistoryHoldsVersionAtZero(t *testing.T) {
 	f := must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{}))
 	pop := func() {
 		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error { return nil })
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	require.NoError(t, f.Add(a(1), 1))
+	if err := f.Add(a(1), 1); err != nil {
+		t.Fatalf("f.Add(a(1), 1): %v", err)
+	}
 	pop()
-	require.NoError(t, f.Add(b(1), 5))
-	require.NoError(t, f.Replace(nil, 3))
-	require.Zero(t, f.Version(), "the deletion of b is not processed")
+	if err := f.Add(b(1), 5); err != nil {
+		t.Fatalf("f.Add(b(1), 5): %v", err)
+	}
+	if err := f.Replace(nil, 3); err != nil {
+		t.Fatalf("f.Replace(nil, 3): %v", err)
+	}
+	if got := f.Version(); got != 0 {
+		t.Fatalf("the deletion of b is not processed: f.Version() = %v, want 0", got)
+	}
 	pop()
-	require.EqualValues(t, 3, f.Version())
+	if got := f.Version(); got != 3 {
+		t.Fatalf("f.Version() = %v, want 3", got)
+	}
 }
