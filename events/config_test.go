@@ -1,10 +1,9 @@
 package events_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/wait"
@@ -12,9 +11,13 @@ import (
 
 func TestRecorderConfigErrorsNameTheField(t *testing.T) {
 	_, err := events.NewRecorder(events.Config{Objects: -1})
-	assert.EqualError(t, err, "events: new recorder: Config.Objects is -1, must not be negative")
+	if got, want := fmt.Sprint(err), "events: new recorder: Config.Objects is -1, must not be negative"; got != want {
+		t.Errorf("err = %q, want %q", got, want)
+	}
 	_, err = events.NewRecorder(events.Config{Size: -1, Burst: -1, Refill: -1}) // what is negative is off
-	assert.NoError(t, err)
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 func TestQueueConfigErrorsNameTheField(t *testing.T) {
@@ -26,6 +29,8 @@ func TestQueueConfigErrorsNameTheField(t *testing.T) {
 		"Config.Backoff.Duration is 0s, must be positive if another field of Config.Backoff is set": {Backoff: wait.Backoff{Steps: 3}},
 	} {
 		_, err := events.NewRecorder(cfg)
-		assert.EqualError(t, err, "events: new recorder: "+want)
+		if got, want := fmt.Sprint(err), "events: new recorder: "+want; got != want {
+			t.Errorf("err = %q, want %q", got, want)
+		}
 	}
 }

@@ -12,8 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
@@ -35,14 +34,20 @@ func brief(all []events.Event) []string {
 
 func TestEventsAreHeldInChronologicalOrder(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
-	require.Empty(t, r.Events())
+	if got := r.Events(); len(got) != 0 {
+		t.Fatalf("r.Events() = %v, want none", got)
+	}
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "NoCapacity", "no machine")
 	r.Normal(shop, "Scaled", "to 3")
-	require.NoError(t, r.CheckInvariants())
-	assert.Equal(t, []string{
+	if err := r.CheckInvariants(); err != nil {
+		t.Fatalf("r.CheckInvariants(): %v", err)
+	}
+	if diff := cmp.Diff([]string{
 		"web Normal Scaled to 3 x1", "web Warning NoCapacity no machine x1", "shop Normal Scaled to 3 x1",
-	}, brief(r.Events()))
+	}, brief(r.Events())); diff != "" {
+		t.Errorf("brief(r.Events()) mismatch (-want +got):\n%s", diff)
+	}
 }
 
 func TestRepeatIsCountedAndBecomesNewest(t *testing.T) {
@@ -55,12 +60,24 @@ func TestRepeatIsCountedAndBecomesNewest(t *testing.T) {
 		time.Sleep(time.Second)
 		r.Normal(web, "Scaled", "to 3")
 		all := r.Events()
-		require.Equal(t, []string{"shop Normal Scaled to 3 x1", "web Normal Scaled to 3 x2"}, brief(all))
-		assert.True(t, all[1].First.Equal(start))
-		assert.True(t, all[1].Last.Equal(start.Add(2*time.Second)))
-		assert.True(t, all[0].First.Equal(start.Add(time.Second)))
-		assert.True(t, all[0].Last.Equal(start.Add(time.Second)))
-		require.NoError(t, r.CheckInvariants())
+		if diff := cmp.Diff([]string{"shop Normal Scaled to 3 x1", "web Normal Scaled to 3 x2"}, brief(all)); diff != "" {
+			t.Fatalf("brief(all) mismatch (-want +got):\n%s", diff)
+		}
+		if !all[1].First.Equal(start) {
+			t.Error("all[1].First.Equal(start) is false")
+		}
+		if !all[1].Last.Equal(start.Add(2 * time.Second)) {
+			t.Error("all[1].Last.Equal(start.Add(2*time.Second)) is false")
+		}
+		if !all[0].First.Equal(start.Add(time.Second)) {
+			t.Error("all[0].First.Equal(start.Add(time.Second)) is false")
+		}
+		if !all[0].Last.Equal(start.Add(time.Second)) {
+			t.Error("all[0].Last.Equal(start.Add(time.Second)) is false")
+		}
+		if err := r.CheckInvariants(); err != nil {
+			t.Fatalf("r.CheckInvariants(): %v", err)
+		}
 	})
 }
 
@@ -74,9 +91,13 @@ func TestDifferentEventsAreNotMerged(t *testing.T) {
 	r.Normal(store.Ref{Kind: "app", Key: "web", UID: "u9"}, "Scaled", "to 3")
 	r.Normal(store.Ref{Kind: "app", Key: "other", UID: "u1"}, "Scaled", "to 3")
 	for _, e := range r.Events() {
-		assert.Equal(t, 1, e.Count, e)
+		if e.Count != 1 {
+			t.Errorf("%v: e.Count = %v, want 1", e, e.Count)
+		}
 	}
-	assert.Len(t, r.Events(), 7)
+	if got := r.Events(); len(got) != 7 {
+		t.Errorf("len(r.Events()) = %d, want 7: %v", len(got), got)
+	}
 }
 
 func TestDroppedEventStartsAgainFromOne(t *testing.T) {
@@ -85,11 +106,17 @@ func TestDroppedEventStartsAgainFromOne(t *testing.T) {
 	r.Normal(web, "A", "")
 	r.Normal(web, "B", "")
 	r.Normal(web, "C", "")
-	require.Equal(t, []string{"web Normal B  x1", "web Normal C  x1"}, brief(r.Events()))
+	if got, want := brief(r.Events()), ([]string{"web Normal B  x1", "web Normal C  x1"}); !slices.Equal(got, want) {
+		t.Fatalf("brief(r.Events()) = %q, want %q", got, want)
+	}
 	r.Normal(web, "B", "") // the newest now, so that C goes next
 	r.Normal(web, "A", "")
-	require.Equal(t, []string{"web Normal B  x2", "web Normal A  x1"}, brief(r.Events()))
-	require.NoError(t, r.CheckInvariants())
+	if got, want := brief(r.Events()), ([]string{"web Normal B  x2", "web Normal A  x1"}); !slices.Equal(got, want) {
+		t.Fatalf("brief(r.Events()) = %q, want %q", got, want)
+	}
+	if err := r.CheckInvariants(); err != nil {
+		t.Fatalf("r.CheckInvariants(): %v", err)
+	}
 }
 
 func TestDefaultSizeIs256(t *testing.T) {
@@ -98,9 +125,15 @@ func TestDefaultSizeIs256(t *testing.T) {
 		r.Normal(web, "N", fmt.Sprint(n))
 	}
 	all := r.Events()
-	require.Len(t, all, 256)
-	assert.Equal(t, "44", all[0].Message)
-	assert.Equal(t, "299", all[255].Message)
+	if len(all) != 256 {
+		t.Fatalf("len(all) = %d, want 256: %v", len(all), all)
+	}
+	if all[0].Message != "44" {
+		t.Errorf("all[0].Message = %q, want %q", all[0].Message, "44")
+	}
+	if all[255].Message != "299" {
+		t.Errorf("all[255].Message = %q, want %q", all[255].Message, "299")
+	}
 }
 
 func TestNegativeSizeHoldsNothingAndStillCallsSink(t *testing.T) {
@@ -108,9 +141,15 @@ func TestNegativeSizeHoldsNothingAndStillCallsSink(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{Size: -1, Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
 	r.Normal(web, "A", "")
-	assert.Empty(t, r.Events())
-	assert.Equal(t, []string{"web Normal A  x1", "web Normal A  x1"}, brief(told))
-	require.NoError(t, r.CheckInvariants())
+	if got := r.Events(); len(got) != 0 {
+		t.Errorf("r.Events() = %v, want none", got)
+	}
+	if got, want := brief(told), ([]string{"web Normal A  x1", "web Normal A  x1"}); !slices.Equal(got, want) {
+		t.Errorf("brief(told) = %q, want %q", got, want)
+	}
+	if err := r.CheckInvariants(); err != nil {
+		t.Fatalf("r.CheckInvariants(): %v", err)
+	}
 }
 
 func TestEventsOfOneOrAllIncarnations(t *testing.T) {
@@ -120,11 +159,18 @@ func TestEventsOfOneOrAllIncarnations(t *testing.T) {
 	r.Normal(shop, "Created", "")
 	r.Normal(store.Ref{Kind: "job", Key: "web", UID: "u1"}, "Created", "")
 	r.Warning(again, "Broken", "")
-	assert.Equal(t, []string{"web Normal Created  x1"}, brief(r.EventsFor(web)))
-	assert.Equal(t, []string{"web Warning Broken  x1"}, brief(r.EventsFor(again)))
-	assert.Equal(t, []string{"web Normal Created  x1", "web Warning Broken  x1"},
-		brief(r.EventsFor(store.Ref{Kind: "app", Key: "web"})))
-	assert.Empty(t, r.EventsFor(store.Ref{Kind: "app", Key: "none"}))
+	if got, want := brief(r.EventsFor(web)), ([]string{"web Normal Created  x1"}); !slices.Equal(got, want) {
+		t.Errorf("brief(r.EventsFor(web)) = %q, want %q", got, want)
+	}
+	if got, want := brief(r.EventsFor(again)), ([]string{"web Warning Broken  x1"}); !slices.Equal(got, want) {
+		t.Errorf("brief(r.EventsFor(again)) = %q, want %q", got, want)
+	}
+	if diff := cmp.Diff([]string{"web Normal Created  x1", "web Warning Broken  x1"}, brief(r.EventsFor(store.Ref{Kind: "app", Key: "web"}))); diff != "" {
+		t.Errorf("brief(r.EventsFor(store.Ref{Kind: \"app\", Key: \"web\"})) mismatch (-want +got):\n%s", diff)
+	}
+	if got := r.EventsFor(store.Ref{Kind: "app", Key: "none"}); len(got) != 0 {
+		t.Errorf(`r.EventsFor(store.Ref{Kind: "app", Key: "none"}) = %v, want none`, got)
+	}
 }
 
 func TestSinkReceivesEveryCallWithCurrentEvent(t *testing.T) {
@@ -133,8 +179,12 @@ func TestSinkReceivesEveryCallWithCurrentEvent(t *testing.T) {
 	r.Normal(web, "A", "")
 	r.Warning(shop, "B", "")
 	r.Normal(web, "A", "")
-	assert.Equal(t, []string{"web Normal A  x1", "shop Warning B  x1", "web Normal A  x2"}, brief(told))
-	assert.Equal(t, r.Events()[1], told[2])
+	if diff := cmp.Diff([]string{"web Normal A  x1", "shop Warning B  x1", "web Normal A  x2"}, brief(told)); diff != "" {
+		t.Errorf("brief(told) mismatch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(r.Events()[1], told[2]); diff != "" {
+		t.Errorf("told[2] mismatch (-want +got):\n%s", diff)
+	}
 }
 
 func TestSinkMayUseRecorder(t *testing.T) {
@@ -147,7 +197,9 @@ func TestSinkMayUseRecorder(t *testing.T) {
 		}
 	}}))
 	r.Normal(web, "A", "")
-	assert.Equal(t, 2, seen)
+	if seen != 2 {
+		t.Errorf("seen = %v, want 2", seen)
+	}
 }
 
 func TestEventsReturnsCopy(t *testing.T) {
@@ -156,12 +208,18 @@ func TestEventsReturnsCopy(t *testing.T) {
 	all := r.Events()
 	all[0].Message = "spoilt"
 	r.Normal(web, "A", "")
-	assert.Equal(t, []string{"web Normal A  x2"}, brief(r.Events()))
-	assert.Equal(t, 1, all[0].Count)
+	if got, want := brief(r.Events()), ([]string{"web Normal A  x2"}); !slices.Equal(got, want) {
+		t.Errorf("brief(r.Events()) = %q, want %q", got, want)
+	}
+	if all[0].Count != 1 {
+		t.Errorf("all[0].Count = %v, want 1", all[0].Count)
+	}
 }
 
 func TestTypesHaveNames(t *testing.T) {
-	assert.Equal(t, "Normal Warning Unknown", fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)))
+	if got := fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)); got != "Normal Warning Unknown" {
+		t.Errorf(`fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)) = %q, want %q`, got, "Normal Warning Unknown")
+	}
 }
 
 // The model is a slice. After every random call, both hold the same events.
@@ -191,9 +249,15 @@ func TestRecorderMatchesSlice(t *testing.T) {
 				}
 				model = append(model, e)
 				model = model[max(0, len(model)-size):]
-				require.Equal(t, model, r.Events())
-				require.Equal(t, e, told)
-				require.NoError(t, r.CheckInvariants())
+				if diff := cmp.Diff(model, r.Events()); diff != "" {
+					t.Fatalf("r.Events() mismatch (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(e, told); diff != "" {
+					t.Fatalf("told mismatch (-want +got):\n%s", diff)
+				}
+				if err := r.CheckInvariants(); err != nil {
+					t.Fatalf("r.CheckInvariants(): %v", err)
+				}
 			}
 		}
 	})
@@ -216,15 +280,25 @@ func TestConcurrentRecordAndRead(t *testing.T) {
 			for n := range each {
 				r.Normal(web, "Same", "")
 				r.Warning(shop, "Other", fmt.Sprint(g%4, n%2)) // 8 different ones, which fit beside it
-				assert.LessOrEqual(t, len(r.Events()), 9)
-				assert.Len(t, r.EventsFor(web), 1)
+				if got := len(r.Events()); got > 9 {
+					t.Errorf("len(r.Events()) = %v, want at most 9", got)
+				}
+				if got := r.EventsFor(web); len(got) != 1 {
+					t.Errorf("len(r.EventsFor(web)) = %d, want 1: %v", len(got), got)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	require.NoError(t, r.CheckInvariants())
-	assert.Equal(t, writers*each, r.EventsFor(web)[0].Count)
-	assert.Len(t, told, writers*each, "the sink got each count once")
+	if err := r.CheckInvariants(); err != nil {
+		t.Fatalf("r.CheckInvariants(): %v", err)
+	}
+	if got := r.EventsFor(web)[0].Count; got != writers*each {
+		t.Errorf("r.EventsFor(web)[0].Count = %v, want %v", got, writers*each)
+	}
+	if len(told) != writers*each {
+		t.Errorf("the sink got each count once: len(told) = %d, want %d: %v", len(told), writers*each, told)
+	}
 }
 
 func TestSlogSinkLogsEveryField(t *testing.T) {
@@ -240,7 +314,11 @@ func TestSlogSinkLogsEveryField(t *testing.T) {
 		`level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine" count=1`,
 		`level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine" count=2`,
 	} {
-		assert.Contains(t, lines[i], want)
+		if !strings.Contains(lines[i], want) {
+			t.Errorf("lines[i] = %q, want it to contain %q", lines[i], want)
+		}
 	}
-	assert.Len(t, lines, 3)
+	if len(lines) != 3 {
+		t.Errorf("len(lines) = %d, want 3: %v", len(lines), lines)
+	}
 }
