@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/retry"
@@ -98,8 +98,12 @@ func TestDoubtsOfACreation(t *testing.T) {
 				return w
 			}
 			text := simtest.Timeline(t, world, lag)
-			require.Equal(t, c.want, strings.Count(text, "DOUBT it creates on a view of to"), "%s, mode %s:\n%s", name, mode, text)
-			require.NotContains(t, simtest.Timeline(t, world, ""), "DOUBT", name)
+			if got := strings.Count(text, "DOUBT it creates on a view of to"); got != c.want {
+				t.Fatalf("%s, mode %s:\n%s: strings.Count(text, \"DOUBT it creates on a view of to\") = %v, want %v", name, mode, text, got, c.want)
+			}
+			if got := simtest.Timeline(t, world, ""); strings.Contains(got, "DOUBT") {
+				t.Fatalf(`%v: simtest.Timeline(t, world, "") = %q, want it not to contain %q`, name, got, "DOUBT")
+			}
 		}
 	}
 }
@@ -131,7 +135,9 @@ func TestNoDoubtAfterWriteOfAnotherSystem(t *testing.T) {
 	}
 	text := simtest.Timeline(t, world, "lag(s effect look#1 of to)")
 	inOrder(t, text, "its cache of to lags", "t.1 create to/other", "s.1 create to/own", "its caches catch up")
-	require.NotContains(t, text, "DOUBT")
+	if strings.Contains(text, "DOUBT") {
+		t.Fatalf("text = %q, want it not to contain %q", text, "DOUBT")
+	}
 }
 
 // The kind of the object does not matter: the stale cache may be the reason for the deletion. A precondition that another object would not
@@ -165,8 +171,12 @@ func TestDoubtsOfADeletion(t *testing.T) {
 		}
 		text := simtest.Timeline(t, world, "lag(s update from/a#1 of from)")
 		inOrder(t, text, "its cache of from lags", "s.1 delete to/x")
-		require.Equal(t, c.want, strings.Count(text, "DOUBT it deletes on a view of from at version "), "%s:\n%s", name, text)
-		require.NotContains(t, simtest.Timeline(t, world, ""), "DOUBT", name)
+		if got := strings.Count(text, "DOUBT it deletes on a view of from at version "); got != c.want {
+			t.Fatalf("%s:\n%s: strings.Count(text, \"DOUBT it deletes on a view of from at version \") = %v, want %v", name, text, got, c.want)
+		}
+		if got := simtest.Timeline(t, world, ""); strings.Contains(got, "DOUBT") {
+			t.Fatalf(`%v: simtest.Timeline(t, world, "") = %q, want it not to contain %q`, name, got, "DOUBT")
+		}
 	}
 }
 
@@ -205,9 +215,13 @@ func TestDoubtsAreCountedByKind(t *testing.T) {
 			plans = append(plans, plan.String())
 		}
 		slices.Sort(plans)
-		require.Equal(t, slices.Compact(slices.Clone(plans)), plans)
+		if diff := cmp.Diff(slices.Compact(slices.Clone(plans)), plans); diff != "" {
+			t.Fatalf("plans mismatch (-want +got):\n%s", diff)
+		}
 	}
-	require.Equal(t, map[string]int{"to": 1, "other": 1}, counts)
+	if diff := cmp.Diff(map[string]int{"to": 1, "other": 1}, counts); diff != "" {
+		t.Fatalf("counts mismatch (-want +got):\n%s", diff)
+	}
 }
 
 // A lag of more than a minute is unfair, whatever the number of reconciles.
@@ -242,12 +256,22 @@ func TestAlarmNeedingALongLagIsAdvisory(t *testing.T) {
 			return w
 		}
 		plan, err := simtest.ParsePlan("lag(s create to/a#1 of to)")
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		f := simtest.Replay(t, world, plan)
-		require.NotNil(t, f)
-		require.EqualValues(t, "always", f.Rule)
-		require.Equal(t, severity, f.Severity, "%v: %s", lasts, f.Problem)
-		require.Equal(t, severity == simtest.Advisory, strings.Contains(f.Problem, fmt.Sprintf("by then for %v", lasts)))
+		if f == nil {
+			t.Fatal("f = nil")
+		}
+		if f.Rule != "always" {
+			t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
+		}
+		if f.Severity != severity {
+			t.Fatalf("%v: %s: f.Severity = %q, want %q", lasts, f.Problem, f.Severity, severity)
+		}
+		if got, want := strings.Contains(f.Problem, fmt.Sprintf("by then for %v", lasts)), severity == simtest.Advisory; got != want {
+			t.Fatalf(`strings.Contains(f.Problem, fmt.Sprintf("by then for %%v", lasts)) = %v, want %v`, got, want)
+		}
 	}
 }
 
@@ -263,8 +287,12 @@ func TestHotLoopAfterWritesIsNoChurn(t *testing.T) {
 		w.MaxReconciles = 100
 		return w
 	}, nil)
-	require.NotNil(t, f)
-	require.EqualValues(t, "hot-loop", f.Rule, f.Problem)
+	if f == nil {
+		t.Fatal("f = nil")
+	}
+	if f.Rule != "hot-loop" {
+		t.Fatalf("%v: f.Rule = %q, want %q", f.Problem, f.Rule, "hot-loop")
+	}
 }
 
 // One write in a hundred reconciles makes it churn.
@@ -281,14 +309,20 @@ func TestLoopWithFewWritesIsChurn(t *testing.T) {
 		w.MaxReconciles = 100
 		return w
 	}, nil)
-	require.NotNil(t, f)
-	require.EqualValues(t, "churn", f.Rule, f.Problem)
+	if f == nil {
+		t.Fatal("f = nil")
+	}
+	if f.Rule != "churn" {
+		t.Fatalf("%v: f.Rule = %q, want %q", f.Problem, f.Rule, "churn")
+	}
 }
 
 // A lag that lasts beyond a step of the user is fair for another 100 reconciles.
 func TestStepRestartsCountOfLag(t *testing.T) {
 	plan, err := simtest.ParsePlan("gap(s from/a#2 to 9)")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for limit, severity := range map[int]simtest.Severity{2095: simtest.Bug, 2105: simtest.Advisory} {
 		for _, mode := range []string{"step", "run"} {
 			f := simtest.Replay(t, inMode(mode, func() simtest.World {
@@ -324,9 +358,15 @@ func TestStepRestartsCountOfLag(t *testing.T) {
 				w.Goal = func(*simtest.View) error { return nil }
 				return w
 			}), plan)
-			require.NotNil(t, f)
-			require.EqualValues(t, "always", f.Rule)
-			require.Equal(t, severity, f.Severity, "%s: %s", mode, f.Problem)
+			if f == nil {
+				t.Fatal("f = nil")
+			}
+			if f.Rule != "always" {
+				t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
+			}
+			if f.Severity != severity {
+				t.Fatalf("%s: %s: f.Severity = %q, want %q", mode, f.Problem, f.Severity, severity)
+			}
 		}
 	}
 }
@@ -354,13 +394,21 @@ func TestTrustedSystemIsNotDoubted(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		text := simtest.Timeline(t, func() simtest.World { return twoWorkers(trusted) }, "")
 		inOrder(t, text, "create to/a", "create to/b")
-		require.Equal(t, !trusted, strings.Contains(text, "DOUBT"), text)
+		if got, want := strings.Contains(text, "DOUBT"), !trusted; got != want {
+			t.Fatalf(`%v: strings.Contains(text, "DOUBT") = %v, want %v`, text, got, want)
+		}
 	}
 }
 
 func TestDoubtOfRunWithoutFaultsIsReportedOnce(t *testing.T) {
 	doubts := of(simtest.Explore(t, func() simtest.World { return twoWorkers(false) }).Advice, "stale-write")
-	require.Len(t, doubts, 1)
-	require.Contains(t, doubts[0].Problem, "without any fault: ")
-	require.Empty(t, doubts[0].More, "the same doubt under a fault says nothing new")
+	if len(doubts) != 1 {
+		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
+	}
+	if !strings.Contains(doubts[0].Problem, "without any fault: ") {
+		t.Fatalf("doubts[0].Problem = %q, want it to contain %q", doubts[0].Problem, "without any fault: ")
+	}
+	if len(doubts[0].More) != 0 {
+		t.Fatalf("the same doubt under a fault says nothing new: doubts[0].More = %v, want none", doubts[0].More)
+	}
 }

@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // mutantsFlag is for the long form of the test below: go test ./simtest -run Mutant -mutants
@@ -187,23 +185,41 @@ func TestEachMutantIsCaught(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			name := filepath.Join("internal", filepath.FromSlash(m.file))
 			source, err := os.ReadFile(name)
-			require.NoError(t, err)
-			require.Equal(t, 1, strings.Count(string(source), m.was), "%s has %q once", m.file, m.was)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(string(source), m.was); got != 1 {
+				t.Fatalf("%s has %q once: strings.Count(string(source), m.was) = %v, want 1", m.file, m.was, got)
+			}
 			if !*mutantsFlag {
 				return
 			}
 			dir := t.TempDir()
 			mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 			file, err := filepath.Abs(name)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			text, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutant}})
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(overlay, text, 0o600))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(overlay, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			out, err := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=60s", "-ldflags=-s -w", "-overlay="+overlay, "-run=^"+m.test+"$", ".").CombinedOutput()
-			require.Error(t, err, "%s does not see it", m.test)
-			require.NotContains(t, string(out), "[build failed]")
-			require.Contains(t, string(out), "--- FAIL: "+m.test)
+			if err == nil {
+				t.Fatalf("%s does not see it: err = nil, want an error", m.test)
+			}
+			if got := string(out); strings.Contains(got, "[build failed]") {
+				t.Fatalf("string(out) = %q, want it not to contain %q", got, "[build failed]")
+			}
+			if got := string(out); !strings.Contains(got, "--- FAIL: "+m.test) {
+				t.Fatalf("string(out) = %q, want it to contain %q", got, "--- FAIL: "+m.test)
+			}
 		})
 	}
 }

@@ -10,8 +10,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
@@ -31,9 +29,13 @@ func TestSimulatedSourcesKeepTheContract(t *testing.T) {
 	informertest.Run(t, func(t *testing.T) informertest.Subject[store.Object[number]] {
 		handles, expire := simtest.Handles(1)
 		numbers, err := store.Open[number](handles[0], "number", store.Config[number]{})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		others, err := store.Open[number](handles[0], "other", store.Config[number]{})
-		require.NoError(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx := context.Background()
 		created := 0
 		return informertest.Subject[store.Object[number]]{
@@ -84,7 +86,9 @@ func TestSamePlanGivesSameRun(t *testing.T) {
 				first := sha256.Sum256([]byte(simtest.Order(t, world, plan)))
 				for i := range runs - 1 {
 					text := simtest.Order(t, world, plan)
-					require.Equal(t, first, sha256.Sum256([]byte(text)), "run %d differs:\n%s", i+2, text)
+					if got := sha256.Sum256([]byte(text)); got != first {
+						t.Fatalf("run %d differs:\n%s: sha256.Sum256([]byte(text)) = %v, want %v", i+2, text, got, first)
+					}
 				}
 			})
 		}

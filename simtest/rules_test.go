@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/retry"
@@ -78,9 +76,15 @@ func TestHotLoopDiffersFromChurn(t *testing.T) {
 				return err
 			})
 		})
-		require.Len(t, report.Failures, 1)
-		require.Equal(t, rule, report.Failures[0].Rule)
-		require.Contains(t, report.Failures[0].String(), "does not become quiet: 1000 reconciles")
+		if len(report.Failures) != 1 {
+			t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
+		}
+		if report.Failures[0].Rule != rule {
+			t.Fatalf("report.Failures[0].Rule = %q, want %q", report.Failures[0].Rule, rule)
+		}
+		if got, want := report.Failures[0].String(), "does not become quiet: 1000 reconciles"; !strings.Contains(got, want) {
+			t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
+		}
 	}
 }
 
@@ -107,10 +111,18 @@ func TestUndoneUserWriteIsFound(t *testing.T) {
 		return w
 	}
 	report := simtest.Explore(t, world)
-	require.Len(t, report.Failures, 1, "%v", report.Failures)
-	require.EqualValues(t, "lost-write", report.Failures[0].Rule)
-	require.Contains(t, report.Failures[0].String(), "the user set N of from/a to 2, and at the end it is 1 again")
-	require.Contains(t, report.Failures[0].String(), "state  ~ from/a N: 2 -> 1")
+	if len(report.Failures) != 1 {
+		t.Fatalf("%v: len(report.Failures) = %d, want 1: %v", report.Failures, len(report.Failures), report.Failures)
+	}
+	if report.Failures[0].Rule != "lost-write" {
+		t.Fatalf("report.Failures[0].Rule = %q, want %q", report.Failures[0].Rule, "lost-write")
+	}
+	if got, want := report.Failures[0].String(), "the user set N of from/a to 2, and at the end it is 1 again"; !strings.Contains(got, want) {
+		t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
+	}
+	if got, want := report.Failures[0].String(), "state  ~ from/a N: 2 -> 1"; !strings.Contains(got, want) {
+		t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
+	}
 }
 
 func TestTwoLiveOwnersAreFound(t *testing.T) {
@@ -139,8 +151,12 @@ func TestTwoLiveOwnersAreFound(t *testing.T) {
 			return w
 		}
 	}
-	require.Empty(t, of(simtest.Explore(t, world(false)).Failures, "two-owners"))
-	require.NotEmpty(t, of(simtest.Explore(t, world(true)).Failures, "two-owners"))
+	if got := of(simtest.Explore(t, world(false)).Failures, "two-owners"); len(got) != 0 {
+		t.Fatalf(`of(simtest.Explore(t, world(false)).Failures, "two-owners") = %v, want none`, got)
+	}
+	if len(of(simtest.Explore(t, world(true)).Failures, "two-owners")) == 0 {
+		t.Fatal(`of(simtest.Explore(t, world(true)).Failures, "two-owners") is empty`)
+	}
 }
 
 // A deletion by name on a stale view is advisory. A deletion with the UID, or after a read of the store, is not
@@ -188,11 +204,19 @@ func TestDeleteByNameOnStaleViewIsAdvisory(t *testing.T) {
 		report := simtest.Explore(t, world(how))
 		doubts := of(report.Advice, "stale-delete")
 		if want == 0 {
-			require.Empty(t, doubts, how)
+			if len(doubts) != 0 {
+				t.Fatalf("%v: doubts = %v, want none", how, doubts)
+			}
 		} else {
-			require.NotEmpty(t, doubts)
-			require.Equal(t, simtest.Advisory, doubts[0].Severity)
-			require.Contains(t, doubts[0].Timeline, "DOUBT it deletes on a view of")
+			if len(doubts) == 0 {
+				t.Fatal("doubts is empty")
+			}
+			if doubts[0].Severity != simtest.Advisory {
+				t.Fatalf("doubts[0].Severity = %q, want %q", doubts[0].Severity, simtest.Advisory)
+			}
+			if want := "DOUBT it deletes on a view of"; !strings.Contains(doubts[0].Timeline, want) {
+				t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
+			}
 		}
 	}
 }
@@ -220,9 +244,15 @@ func TestCreateOnStaleCacheIsAdvisory(t *testing.T) {
 	// A process that has hung once and continues may hang again: the one that took over continues.
 	simtest.Timeline(t, world, "zombie(s create to/child0#1) zombie(s create to/child1#1)")
 	doubts := of(simtest.Explore(t, world).Advice, "stale-write")
-	require.Len(t, doubts, 1)
-	require.Contains(t, doubts[0].Timeline, "DOUBT it creates on a view of to at version ")
-	require.Contains(t, doubts[0].Timeline, ", before its own last write")
+	if len(doubts) != 1 {
+		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
+	}
+	if want := "DOUBT it creates on a view of to at version "; !strings.Contains(doubts[0].Timeline, want) {
+		t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
+	}
+	if want := ", before its own last write"; !strings.Contains(doubts[0].Timeline, want) {
+		t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
+	}
 }
 
 // As long as the cache of from lags, each write of to/b leads to the next. Real caches do not lag that long.
@@ -232,9 +262,15 @@ func TestAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 		t.Error(f)
 	}
 	doubts := of(report.Advice, "churn")
-	require.Len(t, doubts, 1)
-	require.Equal(t, simtest.Advisory, doubts[0].Severity)
-	require.Contains(t, doubts[0].Problem, "only while the cache of from by s.1 lags, by then for ")
+	if len(doubts) != 1 {
+		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
+	}
+	if doubts[0].Severity != simtest.Advisory {
+		t.Fatalf("doubts[0].Severity = %q, want %q", doubts[0].Severity, simtest.Advisory)
+	}
+	if want := "only while the cache of from by s.1 lags, by then for "; !strings.Contains(doubts[0].Problem, want) {
+		t.Fatalf("doubts[0].Problem = %q, want it to contain %q", doubts[0].Problem, want)
+	}
 }
 
 // A user's alarm is advisory, too, and says so, if it needs more than 100 reconciles during a lag. With fewer, it is
@@ -258,11 +294,19 @@ func TestUserAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 			if severity == simtest.Advisory {
 				found, other = other, found
 			}
-			require.Empty(t, of(other, "always"))
+			if got := of(other, "always"); len(got) != 0 {
+				t.Fatalf(`of(other, "always") = %v, want none`, got)
+			}
 			alarms := of(found, "always")
-			require.Len(t, alarms, 1)
-			require.Equal(t, severity, alarms[0].Severity)
-			require.Equal(t, severity == simtest.Advisory, strings.Contains(alarms[0].Problem, "it is too much; only while the cache of from by s.1 lags"))
+			if len(alarms) != 1 {
+				t.Fatalf("len(alarms) = %d, want 1: %v", len(alarms), alarms)
+			}
+			if alarms[0].Severity != severity {
+				t.Fatalf("alarms[0].Severity = %q, want %q", alarms[0].Severity, severity)
+			}
+			if got, want := strings.Contains(alarms[0].Problem, "it is too much; only while the cache of from by s.1 lags"), severity == simtest.Advisory; got != want {
+				t.Fatalf("strings.Contains = %v, want %v", got, want)
+			}
 		}
 	}
 }
@@ -315,23 +359,39 @@ func TestNondeterministicPlanIsReported(t *testing.T) {
 			return ignore(err, store.ErrExists)
 		})
 	})
-	require.NotEmpty(t, of(report.Advice, "nondeterminism"))
-	require.Contains(t, of(report.Advice, "nondeterminism")[0].Problem, "a second run of this plan differs")
+	if len(of(report.Advice, "nondeterminism")) == 0 {
+		t.Fatal(`of(report.Advice, "nondeterminism") is empty`)
+	}
+	if got, want := of(report.Advice, "nondeterminism")[0].Problem, "a second run of this plan differs"; !strings.Contains(got, want) {
+		t.Fatalf(`of(report.Advice, "nondeterminism")[0].Problem = %q, want it to contain %q`, got, want)
+	}
 }
 
 func TestEveryRuleIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	require.NoError(t, err)
-	for _, rule := range simtest.Rules() {
-		require.NotEmpty(t, rule.Means(), rule)
-		require.Contains(t, []simtest.Severity{simtest.Bug, simtest.Advisory}, rule.Severity())
-		row := fmt.Sprintf("| `%s` | %s | %s |", rule, rule.Severity(), rule.Means())
-		require.Contains(t, string(page), row)
+	if err != nil {
+		t.Fatal(err)
 	}
-	require.Empty(t, simtest.Rule("nothing").Means())
-	require.True(t, slices.IsSortedFunc(simtest.Rules(), func(a, b simtest.Rule) int {
+	for _, rule := range simtest.Rules() {
+		if rule.Means() == "" {
+			t.Fatalf("%v: rule.Means() is empty", rule)
+		}
+		if got := ([]simtest.Severity{simtest.Bug, simtest.Advisory}); !slices.Contains(got, rule.Severity()) {
+			t.Fatalf("[]simtest.Severity{simtest.Bug, simtest.Advisory} = %v, want it to contain %v", got, rule.Severity())
+		}
+		row := fmt.Sprintf("| `%s` | %s | %s |", rule, rule.Severity(), rule.Means())
+		if got := string(page); !strings.Contains(got, row) {
+			t.Fatalf("string(page) = %q, want it to contain %q", got, row)
+		}
+	}
+	if got := simtest.Rule("nothing").Means(); got != "" {
+		t.Fatalf(`simtest.Rule("nothing").Means() = %q, want ""`, got)
+	}
+	if !slices.IsSortedFunc(simtest.Rules(), func(a, b simtest.Rule) int {
 		return strings.Compare(string(b.Severity()), string(a.Severity()))
-	}), "bugs come first")
+	}) {
+		t.Fatal("bugs do not come first")
+	}
 }
 
 // size returns how many objects a cache has.

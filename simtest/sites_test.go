@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest"
@@ -69,19 +67,35 @@ func sitesWorld() simtest.World {
 
 func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	program, err := os.ReadFile("sites_test.go")
-	require.NoError(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	quotes := strings.Split(string(page), "```go\n")[1:]
-	require.NotEmpty(t, quotes)
+	if len(quotes) == 0 {
+		t.Fatal("quotes is empty")
+	}
 	for _, quote := range quotes {
 		code, _, _ := strings.Cut(quote, "```")
-		require.Contains(t, strings.ReplaceAll(string(program), "\tt.Skip(\"it finds the bug: see docs/testing.md\")\n", ""), strings.TrimSpace(code))
+		if got := strings.ReplaceAll(string(program), "\tt.Skip(\"it finds the bug: see docs/testing.md\")\n", ""); !strings.Contains(got, strings.TrimSpace(code)) {
+			t.Fatalf("strings.ReplaceAll = %q, want it to contain %q", got, strings.TrimSpace(code))
+		}
 	}
 	report := simtest.Explore(t, sitesWorld)
-	require.NotEmpty(t, report.Failures)
-	require.Contains(t, string(page), strings.TrimSpace(report.Failures[0].String()))
+	if len(report.Failures) == 0 {
+		t.Fatal("report.Failures is empty")
+	}
+	if got, want := string(page), strings.TrimSpace(report.Failures[0].String()); !strings.Contains(got, want) {
+		t.Fatalf("string(page) = %q, want it to contain %q", got, want)
+	}
 	plan, err := simtest.ParsePlan("crash-after(sites update site/a#1)")
-	require.NoError(t, err)
-	require.NotNil(t, simtest.Replay(t, sitesWorld, plan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if simtest.Replay(t, sitesWorld, plan) == nil {
+		t.Fatal("simtest.Replay(t, sitesWorld, plan) = nil")
+	}
 }
