@@ -35,6 +35,9 @@
 // The Prefix and the key of a lease together have at most backend.MaxKey bytes. In the key, a percent sign, a NUL, and each byte that is not
 // ASCII count three times.
 //
+// If the object of a lease does not decode, because it was edited by hand for example, no elector takes the lease until the
+// object is deleted.
+//
 // A renewal removes the labels, owners, and finalizers of the object that keeps the lease.
 //
 // # What loses a lease

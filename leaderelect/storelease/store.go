@@ -94,8 +94,8 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	return entryOf(e.Key, o), nil
 }
 
-// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out objects whose keys no
-// store of leases has written.
+// List returns the records whose keys begin with prefix, sorted by key, all of one moment. It leaves out objects that
+// do not decode, and those whose keys no store of leases has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + escape(prefix)})
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 }
 
 // Watch yields the current record, and then the record after each change. If the store no longer has the changes in
-// between, the watch continues with the current record.
+// between, the watch continues with the current record. If that does not decode, the watch fails.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for ctx.Err() == nil {
@@ -143,6 +143,12 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 	for _, o := range found.Items {
 		if o.Key == name {
 			now = entryOf(key, o)
+		}
+	}
+	for _, o := range found.Unread {
+		if o.Key == name { // it is there, so it must not be reported as missing
+			_, err := s.records.Get(ctx, name)
+			return err
 		}
 	}
 	if !tell(now) {

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/storelease"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 func records(t testing.TB, db *store.Memory) store.Store[storelease.Record] {
@@ -378,6 +379,46 @@ func TestListLeavesOutObjectsThatAreNoLeases(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("s.List(ctx, \"\") mismatch (-want +got):\n%s", diff)
 	}
+}
+
+func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		db := must(store.NewMemory(store.MemoryConfig{}))
+		_, err := db.Transact(ctx, "leases", "lease/shop", nil, func(have backend.Record) (*backend.Record, error) {
+			have.Meta, have.Value = []byte(`{"uid":"u1","generation":1}`), []byte(`"edited by hand"`)
+			return &have, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		quiet := slog.New(slog.DiscardHandler)
+		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{Logger: quiet}))
+		elector := must(leaderelect.New(leaderelect.Config{
+			Store: must(storelease.New(kept, storelease.Config{})), Key: "shop", Identity: "test", Logger: quiet,
+			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil },
+		}))
+		ended := make(chan error)
+		go func() { ended <- elector.Run(ctx) }() // ends with ctx
+		time.Sleep(time.Hour)
+		if elector.IsLeader() {
+			t.Error("the elector leads, want it to wait")
+		}
+		if err := elector.Check(0); !errors.Is(err, store.ErrDecode) {
+			t.Errorf("elector.Check(0) = %v, want %v", err, store.ErrDecode)
+		}
+		if err := errOf(kept.Delete(ctx, "lease/shop")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if !elector.IsLeader() {
+			t.Error("the elector does not lead after the deletion")
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func TestInvalidVersionIsAConflict(t *testing.T) {
