@@ -205,7 +205,7 @@ func (m *Manager) elect(cfg leaderelect.Config) (err error) {
 func (m *Manager) setDefaults(lease *leaderelect.Config) {
 	lease.Logger = cmp.Or(lease.Logger, m.logger)
 	if lease.DrainTimeout == 0 {
-		lease.DrainTimeout = -1 // no limit, as for the stop
+		lease.DrainTimeout = math.MaxInt64 // and not negative: then Check of the slots would report a drain after a LeaseDuration
 		if m.cfg.StopTimeout >= 0 {
 			lease.DrainTimeout = m.cfg.StopTimeout + min(stopGrace, math.MaxInt64-m.cfg.StopTimeout)
 		}

@@ -323,3 +323,37 @@ func TestSlotsAreKeptWhileAbandonedWorkRuns(t *testing.T) {
 		})
 	}
 }
+
+func TestHandoverWithoutStopTimeoutWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases, events := memlease.New(), &looptest.Log[string]{}
+		replica := func(name string) *manager.Manager {
+			lease := leaderelect.Config{Store: leases, Key: "things", Identity: name, Logger: quiet}
+			return must(manager.New(manager.Config{Logger: quiet, StopTimeout: -1, Shards: &shard.Config{Lease: lease, Slots: 2}},
+				shareable{newFakePart(name, events)}))
+		}
+		a, b := replica("a"), replica("b")
+		ra := looptest.Start(t, a.Run)
+		time.Sleep(time.Minute)
+		require.Len(t, a.Slots().Owned(), 2)
+		var dones []func()
+		for i := 0; len(dones) < 2; i++ {
+			if key := fmt.Sprint(i); a.Slots().Slot(key) == len(dones) {
+				_, done, ok := a.Slots().Begin(t.Context(), key)
+				require.True(t, ok)
+				dones = append(dones, done)
+			}
+		}
+		rb := looptest.Start(t, b.Run)
+		time.Sleep(10 * time.Minute)
+		assert.NoError(t, a.Check(), "the work may take any time")
+		assert.Len(t, a.Slots().Owned(), 2, "it is not interrupted")
+		for _, done := range dones {
+			done()
+		}
+		time.Sleep(time.Minute)
+		assert.Len(t, b.Slots().Owned(), 1)
+		require.NoError(t, ra.Stop())
+		require.NoError(t, rb.Stop())
+	})
+}
