@@ -283,8 +283,8 @@ func TestLimitsMatchTokenBuckets(t *testing.T) {
 				for _, e := range r.Events() {
 					got = append(got, e.About.Key+e.Reason)
 				}
-				if diff := cmp.Diff(held, got); diff != "" {
-					t.Fatalf("got mismatch (-want +got):\n%s", diff)
+				if !slices.Equal(got, held) {
+					t.Fatalf("r.Events() has %q, want %q", got, held)
 				}
 				if err := r.CheckInvariants(); err != nil {
 					t.Fatalf("r.CheckInvariants(): %v", err)

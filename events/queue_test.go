@@ -422,8 +422,8 @@ func TestQueueMatchesSlice(t *testing.T) {
 				if got := q.Stats(); got != want {
 					t.Fatalf("q.Stats() = %+v, want %+v", got, want)
 				}
-				if diff := cmp.Diff(got, s.all()); diff != "" {
-					t.Fatalf("s.all() mismatch (-want +got):\n%s", diff)
+				if all := s.all(); !slices.Equal(all, got) {
+					t.Fatalf("s.all() = %q, want %q", all, got)
 				}
 				if err := q.CheckInvariants(put, inFlight); err != nil {
 					t.Fatalf("q.CheckInvariants(put, inFlight): %v", err)
