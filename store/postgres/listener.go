@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -90,6 +91,7 @@ func (l *listener) listen(ctx context.Context) {
 	}
 	for err == nil {
 		l.notified.Wake() // also now: something may have changed before the connection listened
+		runtime.Gosched() // a woken watch begins to read before this goroutine begins to wait
 		err = l.wait(ctx, own)
 	}
 }

@@ -94,7 +94,7 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing, "{batch}", strconv.Itoa(tableBatch),
 	).Replace
 	return tableQueries{
-		moment:    with("SELECT m.horizon, m.trimmed, m.base FROM " + momentSQL + " m"),
+		moment:    with("SELECT " + momentSQL),
 		prepare:   with(prepareSQL),
 		epoch:     with(`SELECT {epoch}()`),
 		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
@@ -217,6 +217,17 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	return f(tx, m)
 }
 
+// now returns the moment of a new snapshot.
+func (t *Table[T]) now(ctx context.Context) (m moment, err error) {
+	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
+		return t.snapshot(ctx, func(_ pgx.Tx, now moment) error {
+			m = now
+			return nil
+		})
+	})
+	return m, err
+}
+
 // pages calls yield with page after page, all from one snapshot, until it returns false. It undoes the writes of transactions
 // above the horizon, because watches still have to report them.
 func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
@@ -288,7 +299,7 @@ const trimPeriod = time.Minute
 // a transaction may be of several snapshots.
 type reading[T any] struct {
 	table *Table[T]
-	begin moment // of the first page
+	begin *moment // of the first page, or of the last read before it; nil before the first read
 
 	// The following are those of the last page, if there may be more.
 	last *place             // of the entries that were read
@@ -298,12 +309,19 @@ type reading[T any] struct {
 
 // next returns the next page after a version.
 func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
-	b, err := r.table.read(ctx, start{at, r.last, r.begin}, r.past)
+	if r.begin == nil {
+		m, err := r.table.now(ctx)
+		if err != nil {
+			return p, err
+		}
+		r.begin = &m
+	}
+	b, err := r.table.read(ctx, start{at, r.last, *r.begin}, r.past)
 	if err != nil {
 		return p, err
 	}
 	if r.last == nil {
-		r.begin = b.moment
+		r.begin = &b.moment
 	}
 	p.Events = b.events
 	if r.held != nil {

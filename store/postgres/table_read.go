@@ -16,15 +16,17 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// momentSQL reads the state of transactions in a snapshot, as one row.
-const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon,
-	coalesce((SELECT xid FROM {trimmed} WHERE source = {source}), '0') AS trimmed,
-	(SELECT e.base FROM {epoch} e, pg_control_system() c WHERE e.system = c.system_identifier) AS base LIMIT 1)`
+// momentSQL lists the columns that are the state of transactions in a snapshot. A session asks for the identifier of the server once, and
+// keeps it in the setting setpoint.system, because pg_control_system reads a file.
+const momentSQL = `pg_snapshot_xmin(pg_current_snapshot()), (SELECT xid FROM {trimmed} WHERE source = {source}),
+	(SELECT base FROM {epoch} WHERE system = coalesce(nullif(current_setting('setpoint.system', true), '')::bigint,
+		(SELECT set_config('setpoint.system', system_identifier::text, false)::bigint FROM pg_control_system())))`
 
-// momentRow is a row of momentSQL.
+// momentRow has the columns of momentSQL.
 type momentRow struct {
-	horizon, trimmed uint64
-	base             *int64
+	horizon uint64
+	trimmed pgtype.Uint64 // null if InstallTable was not called
+	base    *int64
 }
 
 // errNoEpoch means that the server may have lost transactions, so the function epoch has to be called.
@@ -34,7 +36,7 @@ func (r momentRow) moment() (moment, error) {
 	if r.base == nil {
 		return moment{}, errNoEpoch
 	}
-	return moment{base: *r.base, horizon: r.horizon, trimmed: r.trimmed}, nil
+	return moment{base: *r.base, horizon: r.horizon, trimmed: r.trimmed.Uint64}, nil
 }
 
 // prepareSQL runs before pageSQL, in the same transaction. It reports whether an open transaction has written the table. A transaction that
@@ -47,18 +49,18 @@ const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_so
 	CASE WHEN current_setting('server_version_num')::integer >= 140000 THEN set_config('enable_memoize', 'off', true) END,
 	CASE WHEN pg_try_advisory_lock({writing}) THEN NOT pg_advisory_unlock({writing}) ELSE true END`
 
-// pageSQL reads the next entries of the log after a version and an id. It is one statement, so it has one snapshot. The limit is a
+// pageSQL reads the next entries of the log after a transaction and an id. It is one statement, so it has one snapshot. The limit is a
 // constant, because for a parameter the planner assumes a tenth of the log. For each entry e, it reads r, the current row, with the
 // transaction that wrote it. If that is the transaction of e, nothing has written the row since that transaction, and r is the row after e.
 //
 // The rows have no ORDER BY, because a sort would send nothing before the last row is found. They are in order anyway as long as the server
 // looks up r for one entry after another. If they are not, the reader sorts them.
 const pageSQL = `
-SELECT m.horizon, m.trimmed, m.base, e.xid, e.id, e.op::text, {writer and columns of r}{past}
-FROM ` + momentSQL + ` m
-LEFT JOIN LATERAL (
+SELECT ` + momentSQL + `, e.xid, e.id, e.op::text, {writer and columns of r}{past}
+FROM (SELECT) one
+LEFT JOIN (
 	SELECT xid, id, op, key, before FROM {changes}
-	WHERE source = {source} AND (xid, id) > ((greatest($1 - m.base - 1, 0) / 2)::text::xid8, $2) AND xid < m.horizon
+	WHERE source = {source} AND (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
 	ORDER BY xid, id LIMIT {batch}
 ) e ON true
 LEFT JOIN {row}`
@@ -141,11 +143,20 @@ func (b *batch[T]) Swap(i, j int) {
 	b.places[i], b.places[j] = b.places[j], b.places[i]
 }
 
-// start is where a read begins: after a version or, if after is not nil, after a place that was read at the moment begin.
+// start is where a read begins: after a version or, if after is not nil, after a place. The moment begin is that of an earlier read of the
+// watch.
 type start struct {
 	at    informer.Version
 	after *place
 	begin moment
+}
+
+// place returns the place after which a read begins.
+func (s start) place() place {
+	if s.after != nil {
+		return *s.after
+	}
+	return place{s.begin.doneAt(s.at), math.MaxInt64}
 }
 
 // read reads the next entries of the log, and the row after each of them. If past is false, it reads only up to the first entry that is not
@@ -168,17 +179,14 @@ func (t *Table[T]) read(ctx context.Context, from start, past bool) (b batch[T],
 
 // readNow is read without a time limit. It takes one round trip.
 func (t *Table[T]) readNow(ctx context.Context, from start, past bool) (b batch[T], err error) {
-	version, id := from.at, int64(math.MaxInt64)
-	if from.after != nil {
-		version, id = from.begin.versionOf(from.after.xid), from.after.id
-	}
+	after := from.place()
 	query := t.queries.page
 	if past {
 		query = t.queries.past
 	}
 	queries := new(pgx.Batch)
 	queries.Queue(t.queries.prepare)
-	queries.Queue(query, int64(min(version, math.MaxInt64)), id)
+	queries.Queue(query, formatXID(after.xid), after.id)
 	results := t.pool.SendBatch(ctx, queries)
 	defer func() {
 		if closed := results.Close(); err == nil {
@@ -268,14 +276,10 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) er
 
 // checkPlace returns an error if the log cannot tell what follows the start of a read.
 func checkPlace(m moment, from start) error {
-	if uint64(from.at) < uint64(m.base) || from.after != nil && m.base != from.begin.base {
+	if uint64(from.at) < uint64(m.base) || m.base != from.begin.base {
 		return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, from.at)
 	}
-	done := m.doneAt(from.at)
-	if from.after != nil {
-		done = from.after.xid
-	}
-	switch {
+	switch done := from.place().xid; {
 	case done >= m.horizon:
 		return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, m.last(), m.versionOf(done))
 	case done < m.trimmed:
