@@ -243,7 +243,7 @@ func TestTableCacheIsCorrectAfterCrash(t *testing.T) {
 	after := <-versions
 	assert.Greater(t, after, listed.Version)
 	for range 7 {
-		assert.InDelta(t, float64(after), float64(<-versions), 10)
+		assert.InDelta(t, float64(after), float64(<-versions), 2*8) // each list may have written to find out that another one was faster
 	}
 	for e, err := range table.Watch(t.Context(), listed.Version) {
 		require.ErrorIs(t, err, informer.ErrExpired, "%v", e)

@@ -20,6 +20,7 @@ import (
 type statements struct {
 	channel                         string
 	get, read, write, list, changes string
+	few                             string
 	version, lock, leap             string
 }
 
@@ -41,6 +42,9 @@ func newStatements(schema string) statements {
 				SELECT key, version, deleted, record, value FROM {schema}.objects
 				WHERE kind = $1 AND version > $2 AND $2 >= s.horizon ORDER BY version LIMIT $3
 			) o ON true`),
+		few: with(`SELECT kind = $1 AND version > $2, key, version, deleted,
+				CASE WHEN kind = $1 AND version > $2 THEN record END, CASE WHEN kind = $1 AND version > $2 THEN value END
+			FROM {schema}.objects WHERE version >= $2 ORDER BY version LIMIT ` + strconv.Itoa(fewSize)),
 		version: with(`SELECT version FROM {schema}.state`),
 		lock:    with(`SELECT FROM {schema}.state FOR UPDATE`),
 		leap: with(`WITH server AS (SELECT system_identifier AS system FROM pg_control_system()),

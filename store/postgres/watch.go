@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -18,8 +19,12 @@ import (
 const (
 	pageSize   = 1000 // records of a page of a list
 	batchSize  = 1000 // changes that a watch reads at once
+	fewSize    = 17   // records that it reads at once while there are few changes
 	tableBatch = 2000 // entries of a change log that a watch of a Table reads at once
 )
+
+// fullPeriod is how long a watch relies on few if there are no changes. A gap in the versions is a change that few does not find.
+const fullPeriod = backend.BookmarkInterval / 2
 
 // List implements [backend.Backend].
 func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
@@ -80,8 +85,16 @@ func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		n := 0 // changes of a page
+		n := 0             // changes of the last page of changes
+		var full time.Time // when that page was read
 		next := func(ctx context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
+			if n < fewSize {
+				all, upTo, ok, err := b.few(ctx, kind, after)
+				if err != nil || ok && (upTo > after || time.Since(full) < fullPeriod) {
+					return all, upTo, err
+				}
+			}
+			full = time.Now()
 			all, upTo, err := b.changes(ctx, kind, after, n)
 			n = len(all)
 			return all, upTo, err
@@ -93,6 +106,40 @@ func (b *Backend) Watch(
 			yield(backend.Change{}, failed(ctx, "watch "+kind, err))
 		}
 	}
+}
+
+// few does the same as changes, by a statement that takes less time, as long as there are few changes. It reads records of all kinds: that of
+// the version itself, which shows that the version is not lost, and the next ones. If their versions are consecutive, and there are fewer of
+// them than it may read, then there are no others: each version gets a record, which is kept until it is trimmed, and each is one more than
+// the version before, except after a gap. Otherwise few returns false.
+func (b *Backend) few(
+	ctx context.Context, kind string, after informer.Version,
+) (all []backend.Change, upTo informer.Version, ok bool, err error) {
+	n, consecutive := 0, true
+	err = inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
+		rows, err := b.pool.Query(ctx, b.statements.few, kind, int64(after))
+		if err != nil {
+			return err
+		}
+		var news bool
+		var key string
+		var object row
+		_, err = pgx.ForEachRow(rows, append([]any{&news, &key}, object.shared()...), func() error {
+			consecutive = consecutive && informer.Version(object.version.Int64) == after+informer.Version(n)
+			n++
+			if !news || !consecutive {
+				return nil
+			}
+			r, err := object.decode(key)
+			all = append(all, backend.Change{Record: r, Version: r.Version})
+			return err
+		})
+		return err
+	})
+	if err != nil || !consecutive || n == 0 || n == fewSize {
+		return nil, 0, false, err
+	}
+	return all, after + informer.Version(n-1), true, nil
 }
 
 // changes returns the next changes of a kind after a version, and the version up to which they are complete. It expects n changes.
