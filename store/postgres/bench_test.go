@@ -75,42 +75,38 @@ func BenchmarkTrigger(b *testing.B) {
 }
 
 // BenchmarkLatency compares the time from a commit to the handler of an informer of objects, and of a table, with that to a client that
-// reads the row after a notification.
+// reads after a notification. There are three such clients. Two do what a watch has to do: they read what follows the last version that they
+// have read, so that they miss no change and could resume. That of objects reads the rows with later versions, and that of a table reads a
+// page of the change log, up to the first open transaction, with the current rows. The third one, called row, only reads the row that it
+// knows to have changed.
 func BenchmarkLatency(b *testing.B) {
 	pool := connect(b, servertest.Cluster{Disk: true}.Start(b).Addr())
-	b.Run("bare", func(b *testing.B) {
+	b.Run("row/bare", func(b *testing.B) {
 		exec(b, pool, "CREATE TABLE IF NOT EXISTS news (key text PRIMARY KEY, version integer NOT NULL, value jsonb NOT NULL)")
 		exec(b, pool, "INSERT INTO news VALUES ('a', 0, '{}') ON CONFLICT DO NOTHING")
-		listener, err := pool.Acquire(b.Context())
-		require.NoError(b, err)
-		defer listener.Release()
-		exec(b, listener, "LISTEN news")
-		ctx, stop := context.WithCancel(b.Context())
-		seen := make(chan time.Time, 1)
-		var reading sync.WaitGroup
-		reading.Go(func() { // ends with stop
-			for {
-				if _, err := listener.Conn().WaitForNotification(ctx); err != nil {
-					return
-				}
-				var app dbtest.App
-				if err := pool.QueryRow(ctx, "SELECT value FROM news WHERE key = 'a'").Scan(&app); err != nil {
-					b.Error(err)
-				}
-				seen <- time.Now()
-			}
-		})
-		dbtest.Latency(b, seen, func(i int) error {
-			return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
-				_, err := tx.Exec(b.Context(), "UPDATE news SET version = version + 1, value = $1 WHERE key = 'a'", fmt.Sprintf(`{"Image":"%d"}`, i))
-				if err == nil {
-					_, err = tx.Exec(b.Context(), "NOTIFY news")
-				}
-				return err
-			})
-		})
-		stop()
-		reading.Wait()
+		latencyByHand(b, pool, func() error {
+			var app dbtest.App
+			return pool.QueryRow(b.Context(), "SELECT value FROM news WHERE key = 'a'").Scan(&app)
+		}, "UPDATE news SET version = version + 1, value = jsonb_build_object('Image', $1::text) WHERE key = 'a'")
+	})
+	b.Run("objects/bare", func(b *testing.B) {
+		const n = 10_000 // so that the server reads the index on the version, as with any real table
+		exec(b, pool, "DROP TABLE IF EXISTS bare")
+		bareRows(b, pool, n)
+		last := informer.Version(n)
+		latencyByHand(b, pool, func() error {
+			readBare(b, pool, true, func(o *store.Object[dbtest.App]) { last = o.Version }, "WHERE version > $1 ORDER BY version", last)
+			return nil
+		}, fmt.Sprintf("UPDATE bare SET version = %d + $1::text::integer, value = jsonb_build_object('Image', $1::text) WHERE key = 'key 1'", n+1))
+	})
+	b.Run("table/bare", func(b *testing.B) {
+		cfg := newTable(b, pool)
+		exec(b, pool, "INSERT INTO "+sqlName(cfg)+" VALUES ('a', 0)")
+		var log byHand
+		latencyByHand(b, pool, func() error {
+			_, err := log.read(b.Context(), pool, cfg)
+			return err
+		}, "UPDATE "+sqlName(cfg)+" SET rev = $1::text::integer + 1 WHERE name = 'a'")
 	})
 	b.Run("objects/setpoint", func(b *testing.B) {
 		cfg := postgres.Config{Schema: newSchema(b, pool)}
@@ -124,6 +120,39 @@ func BenchmarkLatency(b *testing.B) {
 			return err
 		})
 	})
+}
+
+// latencyByHand measures the time from an update to the end of read, which is called after each notification.
+func latencyByHand(b *testing.B, pool *pgxpool.Pool, read func() error, update string) {
+	listener, err := pool.Acquire(b.Context())
+	require.NoError(b, err)
+	defer listener.Release()
+	exec(b, listener, "LISTEN news")
+	ctx, stop := context.WithCancel(b.Context())
+	seen := make(chan time.Time, 1)
+	var reading sync.WaitGroup
+	reading.Go(func() { // ends with stop
+		for {
+			if _, err := listener.Conn().WaitForNotification(ctx); err != nil {
+				return
+			}
+			if err := read(); err != nil {
+				b.Error(err)
+			}
+			seen <- time.Now()
+		}
+	})
+	dbtest.Latency(b, seen, func(i int) error {
+		return pgx.BeginFunc(b.Context(), pool, func(tx pgx.Tx) error {
+			_, err := tx.Exec(b.Context(), update, fmt.Sprint(i))
+			if err == nil {
+				_, err = tx.Exec(b.Context(), "NOTIFY news")
+			}
+			return err
+		})
+	})
+	stop()
+	reading.Wait()
 }
 
 var rows = dbtest.Rows()
@@ -251,7 +280,10 @@ func BenchmarkDrain(b *testing.B) {
 	b.Run("table/bare", func(b *testing.B) {
 		var first uint64
 		require.NoError(b, pool.QueryRow(b.Context(), "SELECT min(xid) FROM "+logName(cfg)+" WHERE op = 'U'").Scan(&first))
-		dbtest.EachRead(b, changes, func() (int, error) { return drainByHand(b, pool, cfg, first-1) })
+		dbtest.EachRead(b, changes, func() (int, error) {
+			log := byHand{first - 1, math.MaxInt64}
+			return log.read(b.Context(), pool, cfg)
+		})
 	})
 	b.Run("table/once", func(b *testing.B) {
 		query := fmt.Sprintf(`SELECT t.* FROM %s c JOIN %s t ON t.name = c.key->>'name' WHERE c.op = 'U' ORDER BY c.xid, c.id`,
@@ -261,21 +293,26 @@ func BenchmarkDrain(b *testing.B) {
 	b.Run("table/setpoint", func(b *testing.B) { dbtest.Drain(b, table, before, changes) })
 }
 
-// drainByHand reads what the transactions after one of the given number have written, in pages of 1,000: the entries in the log of a table,
-// and the current row of each. It reads up to the first transaction that is still open.
-func drainByHand(b *testing.B, pool *pgxpool.Pool, cfg postgres.TableConfig, xid uint64) (n int, err error) {
+// byHand is a place in the change log of a table, which a client reads by hand.
+type byHand struct {
+	xid uint64
+	id  int64
+}
+
+// read reads what the transactions after the place have written, in pages of 1,000: the entries of a table in the log, and the current row
+// of each. It reads up to the first transaction that is still open, and moves the place there.
+func (h *byHand) read(ctx context.Context, pool *pgxpool.Pool, cfg postgres.TableConfig) (n int, err error) {
 	query := fmt.Sprintf(`SELECT c.xid, c.id, c.op::text, t.* FROM %s c LEFT JOIN %s t ON t.name = c.key->>'name'
 		WHERE c.source = $1 AND (c.xid, c.id) > ($2, $3) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
 		ORDER BY c.xid, c.id LIMIT 1000`, logName(cfg), sqlName(cfg))
-	id := int64(math.MaxInt64)
 	for {
-		found, err := pool.Query(b.Context(), query, pgx.Identifier{"public", cfg.Table}.Sanitize(), xid, id)
+		found, err := pool.Query(ctx, query, pgx.Identifier{"public", cfg.Table}.Sanitize(), h.xid, h.id)
 		if err != nil {
 			return n, err
 		}
 		page, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (s site, err error) {
 			var op string
-			err = row.Scan(&xid, &id, &op, &s.Name, &s.Rev)
+			err = row.Scan(&h.xid, &h.id, &op, &s.Name, &s.Rev)
 			return s, err
 		})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Installed returns the version before the first change.
@@ -31,4 +32,9 @@ func (b *Backend) ChangesQuery() string { return b.statements.changes }
 func (c TableConfig) Locks() []string {
 	announcing, writing := c.locks()
 	return []string{announcing, writing}
+}
+
+// Few reads the next changes of a kind after a version, if they are few.
+func (b *Backend) Few(ctx context.Context, kind string, after informer.Version) ([]backend.Change, informer.Version, bool, error) {
+	return b.few(ctx, kind, after)
 }

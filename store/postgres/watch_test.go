@@ -1,0 +1,100 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+// A watch that reads few changes finds those that were written, wherever it is: in the history of several kinds, where it is trimmed, and
+// around gaps. Or it finds that it does not know them.
+func TestFewChangesAreThoseThatWereWritten(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema, History: 60})
+	random := rand.New(rand.NewPCG(1, 1))
+	written := map[string][]backend.Change{} // of each kind
+	var versions []informer.Version
+	known := map[int]int{} // how often changes were known, by their number
+	for round := range 12 {
+		for i := range 1 + random.IntN(30) {
+			kind := fmt.Sprint("kind ", random.IntN(3))
+			r, err := db.Transact(t.Context(), kind, fmt.Sprint(random.IntN(40)), nil, func(backend.Record) (*backend.Record, error) {
+				return &backend.Record{Meta: []byte("{}"), Value: fmt.Append(nil, i), Deleted: random.IntN(4) == 0}, nil
+			})
+			require.NoError(t, err)
+			written[kind] = append(written[kind], backend.Change{Record: r, Version: r.Version})
+			versions = append(versions, r.Version)
+		}
+		switch round % 4 {
+		case 1: // a crash, before the next write
+			exec(t, pool, fmt.Sprintf(`DELETE FROM "%s".incarnation`, schema))
+		case 3: // a crash that a watch at a lost version has noticed
+			exec(t, pool, fmt.Sprintf(`WITH gap AS (INSERT INTO "%s".gaps SELECT version, version + 1000 FROM "%[1]s".state RETURNING before)
+				UPDATE "%[1]s".state SET version = before FROM gap`, schema))
+		}
+		ask := map[informer.Version]bool{0: true}
+		for _, v := range versions {
+			ask[v-1], ask[v], ask[v+1], ask[v+2] = true, true, true, true
+		}
+		for v := range ask {
+			for _, kind := range []string{"kind 0", "kind 1", "kind without records"} {
+				got, upTo, ok, err := db.Few(t.Context(), kind, v)
+				require.NoError(t, err)
+				if !ok {
+					continue
+				}
+				i, _ := slices.BinarySearchFunc(written[kind], v+1, func(c backend.Change, v informer.Version) int { return cmp.Compare(c.Version, v) })
+				require.Equal(t, slices.Concat(written[kind][i:]), slices.Concat(got), "after version %d", v)
+				require.Equal(t, versions[len(versions)-1], upTo)
+				known[len(got)]++
+			}
+		}
+	}
+	for n := range 4 {
+		assert.Greater(t, known[n], 10, "%v", known)
+	}
+}
+
+// A gap in the versions without a write, which a watch at a lost version leaves, is a change of no record. The other watches pass it.
+func TestIdleWatchPassesGap(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema, Poll: 10 * time.Millisecond})
+	r, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	left := false
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if !left {
+			require.Equal(t, r, c.Record)
+			exec(t, pool, fmt.Sprintf(`DELETE FROM "%s".incarnation`, schema))
+			for _, err := range open(t, pool, postgres.Config{Schema: schema}).Watch(ctx, "app", backend.Query{}, r.Version+1) {
+				require.ErrorIs(t, err, backend.ErrExpired)
+			}
+			left = true
+		}
+		if c.Version > r.Version+1<<40 {
+			break
+		}
+	}
+}
