@@ -95,7 +95,7 @@ func BenchmarkLatency(b *testing.B) {
 		bareRows(b, pool, n)
 		last := informer.Version(n)
 		latencyByHand(b, pool, func() error {
-			readBare(b, pool, true, func(o *store.Object[dbtest.App]) { last = o.Version }, "WHERE version > $1 ORDER BY version", last)
+			readBare(b, pool, true, func(o *store.Object[dbtest.App]) { last = o.Version }, "WHERE version > $1 ORDER BY version LIMIT 100", last)
 			return nil
 		}, fmt.Sprintf("UPDATE bare SET version = %d + $1::text::integer, value = jsonb_build_object('Image', $1::text) WHERE key = 'key 1'", n+1))
 	})

@@ -28,6 +28,12 @@ func (t *Table[T]) SetPatience(d time.Duration) { t.patience, t.listener.patienc
 // ChangesQuery is the query by which a watch reads: of a kind, after a version, at most so many changes.
 func (b *Backend) ChangesQuery() string { return b.statements.changes }
 
+// FewQuery is the query by which a watch reads a few changes: of a kind, after a version.
+func (b *Backend) FewQuery() string { return b.statements.few }
+
+// PageQueries are the queries by which a watch reads a page. The second one has a transaction and an id as parameters.
+func (t *Table[T]) PageQueries() (prepare, page string) { return t.queries.prepare, t.queries.page }
+
 // Locks returns the arguments of the advisory locks of announcements.
 func (c TableConfig) Locks() []string {
 	announcing, writing := c.locks()

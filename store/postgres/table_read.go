@@ -50,7 +50,8 @@ const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_so
 	CASE WHEN pg_try_advisory_lock({writing}) THEN NOT pg_advisory_unlock({writing}) ELSE true END`
 
 // pageSQL reads the next entries of the log after a transaction and an id. It is one statement, so it has one snapshot. The limit is a
-// constant, because for a parameter the planner assumes a tenth of the log. For each entry e, it reads r, the current row, with the
+// constant, because for a parameter the planner assumes a tenth of the log. The transaction is in a subquery, because the planner would find
+// for a parameter that few entries follow, and make a plan of its own for each page. For each entry e, it reads r, the current row, with the
 // transaction that wrote it. If that is the transaction of e, nothing has written the row since that transaction, and r is the row after e.
 //
 // The rows have no ORDER BY, because a sort would send nothing before the last row is found. They are in order anyway as long as the server
@@ -60,7 +61,7 @@ SELECT ` + momentSQL + `, e.xid, e.id, e.op::text, {writer and columns of r}{pas
 FROM (SELECT) one
 LEFT JOIN (
 	SELECT xid, id, op, key, before FROM {changes}
-	WHERE source = {source} AND (xid, id) > ($1::text::xid8, $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+	WHERE source = {source} AND (xid, id) > ((SELECT $1::text::xid8), $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
 	ORDER BY xid, id LIMIT {batch}
 ) e ON true
 LEFT JOIN {row}`

@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -97,4 +99,34 @@ func TestIdleWatchPassesGap(t *testing.T) {
 			break
 		}
 	}
+}
+
+// A session keeps the plans by which watches read a few changes. Planning takes longer than reading.
+func TestReadOfFewChangesIsNotPlannedAgain(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
+	schema := newSchema(t, pool)
+	db := open(t, pool, postgres.Config{Schema: schema})
+	_, err := dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	exec(t, pool, fmt.Sprintf(`INSERT INTO "%s".objects SELECT n, kind, 'key ' || n, latest, deleted, record, value
+		FROM "%[1]s".objects, generate_series(2, 10000) n; ANALYZE "%[1]s".objects`, schema))
+	cfg := seeded(t, pool, 10_000)
+	exec(t, pool, `ANALYZE `+sqlName(cfg)+`; ANALYZE `+logName(cfg))
+	var last uint64
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT max(xid) FROM `+logName(cfg)).Scan(&last))
+	prepare, page := sitesIn(t, pool, cfg).PageQueries()
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		exec(t, tx, prepare)
+		for range 10 {
+			exec(t, tx, page, fmt.Sprint(last), int64(math.MaxInt64))
+			exec(t, tx, db.FewQuery(), "app", int64(10_000))
+		}
+		for _, query := range []string{page, db.FewQuery()} {
+			var plans int
+			require.NoError(t, tx.QueryRow(t.Context(), `SELECT custom_plans FROM pg_prepared_statements WHERE statement = $1`, query).Scan(&plans))
+			assert.LessOrEqual(t, plans, 5, "the server tries five plans first: %s", query)
+		}
+		return nil
+	}))
 }
