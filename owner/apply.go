@@ -115,7 +115,7 @@ func (c *Children[C]) write(
 	}
 	if has, ok := ControllerOf(child); !ok {
 		return child, fmt.Errorf("%w, and has no controller: adopt it with Claim", store.ErrExists)
-	} else if has.UID != by.UID {
+	} else if has != by {
 		return child, fmt.Errorf("%w: %s", ErrOwned, name(has))
 	}
 	if !child.Deleting.IsZero() || c.same(value, child.Value) {
@@ -135,7 +135,7 @@ func (c *Children[C]) same(value, there C) bool {
 func (c *Children[C]) remove(ctx context.Context, by store.Ref, child store.Object[C]) error {
 	uid := child.UID
 	for n := 1; ; n++ {
-		if child.UID != uid || !controlledBy(child, by.UID) || !child.Deleting.IsZero() {
+		if child.UID != uid || !controlledBy(child, by) || !child.Deleting.IsZero() {
 			return nil
 		}
 		_, err := c.store.Delete(ctx, child.Key, store.IfUID(uid), store.IfVersion(child.Version))
@@ -188,7 +188,7 @@ func (c *Children[C]) Claim(
 		if match(child) {
 			mine = append(mine, child)
 		} else if mayWrite() {
-			if err := c.release(ctx, child, by.UID); err != nil {
+			if err := c.release(ctx, child, by); err != nil {
 				errs = append(errs, c.failed("release", child.Key, err))
 			}
 		}
@@ -213,9 +213,9 @@ func (c *Children[C]) Claim(
 	return mine, errors.Join(errs...)
 }
 
-// release removes the owner with the given UID from a child. A child that is gone, or was created again, counts as released.
-func (c *Children[C]) release(ctx context.Context, child store.Object[C], uid string) error {
-	err := c.disown(ctx, child, uid)
+// release removes an owner from a child. A child that is gone, or was created again, counts as released.
+func (c *Children[C]) release(ctx context.Context, child store.Object[C], by store.Ref) error {
+	err := c.disown(ctx, child, by)
 	if errors.Is(err, store.ErrConflict) {
 		now, getErr := c.store.Get(ctx, child.Key)
 		if errors.Is(getErr, store.ErrNotFound) || getErr == nil && now.UID != child.UID {
@@ -228,9 +228,9 @@ func (c *Children[C]) release(ctx context.Context, child store.Object[C], uid st
 	return err
 }
 
-// disown removes the owner with the given UID from exactly this state of a child.
-func (c *Children[C]) disown(ctx context.Context, child store.Object[C], uid string) error {
-	child.Owners = disown(child, func(ref store.OwnerRef) bool { return ref.UID == uid })
+// disown removes an owner from exactly this state of a child.
+func (c *Children[C]) disown(ctx context.Context, child store.Object[C], by store.Ref) error {
+	child.Owners = disown(child, func(ref store.OwnerRef) bool { return ref.Ref == by })
 	_, err := c.store.Update(ctx, child)
 	return err
 }

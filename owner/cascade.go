@@ -141,16 +141,16 @@ func (c *Children[C]) part(ctx context.Context, by store.Ref, how Policy) (left 
 		errs = append(errs, fmt.Errorf("%s %q may be a child: %w", c.Kind(), unread.Key, store.ErrDecode))
 	}
 	for _, child := range list.Items {
-		others := len(disown(child, func(ref store.OwnerRef) bool { return ref.UID == by.UID }))
+		others := len(disown(child, func(ref store.OwnerRef) bool { return ref.Ref == by }))
 		switch {
 		case others == len(child.Owners): // not a child of this owner
 			continue
 		case how == Orphan:
-			err = c.disown(ctx, child, by.UID)
-		case !controlledBy(child, by.UID): // left to Collect
+			err = c.disown(ctx, child, by)
+		case !controlledBy(child, by): // left to Collect
 			continue
 		case others > 0 && child.Deleting.IsZero():
-			err = c.disown(ctx, child, by.UID)
+			err = c.disown(ctx, child, by)
 		case child.Deleting.IsZero():
 			_, err = c.store.Delete(ctx, child.Key, store.IfUID(child.UID), store.IfVersion(child.Version))
 			if err == nil && len(child.Finalizers) > 0 {

@@ -73,26 +73,29 @@ func (c *Children[C]) Informer() *store.Informer[C] { return c.seen }
 
 // Of returns the children in the cache that by controls, in order of key, including those that are being deleted.
 func (c *Children[C]) Of(by store.Ref) []store.Object[C] {
-	return c.cached(by.UID, func(child store.Object[C]) bool { return controlledBy(child, by.UID) })
+	return c.cached(by, func(child store.Object[C]) bool { return controlledBy(child, by) })
 }
 
 // Keys returns the keys of the children in the cache that have the given owner, whether it controls them or not, in order. When
 // the owner is gone, call [Children.Collect] for each of them.
 func (c *Children[C]) Keys(of store.Ref) []string {
 	var keys []string
-	for _, child := range c.cached(of.UID, func(store.Object[C]) bool { return true }) {
+	owned := func(child store.Object[C]) bool {
+		return slices.ContainsFunc(child.Owners, func(ref store.OwnerRef) bool { return ref.Ref == of })
+	}
+	for _, child := range c.cached(of, owned) {
 		keys = append(keys, child.Key)
 	}
 	return keys
 }
 
-// cached returns the children in the cache that have an owner with the given UID and are wanted, in order of key. An owner without
-// a UID was never stored, and has no children.
-func (c *Children[C]) cached(uid string, wanted func(store.Object[C]) bool) []store.Object[C] {
-	if uid == "" {
+// cached returns the children in the cache that have an owner with the UID of by and are wanted, in order of key. An owner without a UID
+// was never stored, and has no children.
+func (c *Children[C]) cached(by store.Ref, wanted func(store.Object[C]) bool) []store.Object[C] {
+	if by.UID == "" {
 		return nil
 	}
-	return c.indexed(uid, wanted)
+	return c.indexed(by.UID, wanted)
 }
 
 // indexed returns the objects that the index finds by value and that are wanted, in order of key.
@@ -127,17 +130,17 @@ func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners)
 	if len(child.Owners) == 0 || !child.Deleting.IsZero() {
 		return false, nil
 	}
-	gone := map[string]bool{} // by UID
+	gone := map[store.Ref]bool{}
 	for _, ref := range child.Owners {
 		exists, _, err := read(ctx, ref.Ref, owners)
 		if err != nil {
 			return false, c.failed("collect", key, fmt.Errorf("read its owner %s: %w", name(ref.Ref), err))
 		}
 		if !exists {
-			gone[ref.UID] = true
+			gone[ref.Ref] = true
 		}
 	}
-	left := disown(child, func(ref store.OwnerRef) bool { return gone[ref.UID] })
+	left := disown(child, func(ref store.OwnerRef) bool { return gone[ref.Ref] })
 	switch {
 	case len(left) == len(child.Owners):
 		return false, nil

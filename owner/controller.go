@@ -38,8 +38,8 @@ func SetController[T any](child *store.Object[T], ref store.Ref) error {
 	return nil
 }
 
-// ControllerOf returns the controlling owner of child, if it has one. As the values of an index, its UID finds the children of one
-// owner, and its key those of all lives of a key.
+// ControllerOf returns the controlling owner of child, if it has one. As the value of an index, it finds the children of one owner. Its key
+// finds those of all lives of a key.
 func ControllerOf[T any](child store.Object[T]) (store.Ref, bool) {
 	i := slices.IndexFunc(child.Owners, func(r store.OwnerRef) bool { return r.Controller })
 	if i < 0 {
@@ -48,10 +48,10 @@ func ControllerOf[T any](child store.Object[T]) (store.Ref, bool) {
 	return child.Owners[i].Ref, true
 }
 
-// controlledBy reports whether the owner with the given UID controls child.
-func controlledBy[T any](child store.Object[T], uid string) bool {
+// controlledBy reports whether by controls child. The UID alone does not tell: owners of two kinds may have the same one.
+func controlledBy[T any](child store.Object[T], by store.Ref) bool {
 	has, ok := ControllerOf(child)
-	return ok && has.UID == uid
+	return ok && has == by
 }
 
 // disown returns the owners of child without those that match.

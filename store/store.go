@@ -210,7 +210,8 @@ type Config[T any] struct {
 	Decode func([]byte) (T, error)
 
 	// NewUID returns a UID that it has never returned before. Each Create calls it, without locks, and several may do so concurrently.
-	// Defaults to 130 random bits as text. Set it to get the same UIDs in every run of a test.
+	// Objects of two kinds may have the same UID. Defaults to 130 random bits as text. Set it to get the same UIDs in every run of a
+	// test.
 	NewUID func() string
 
 	// Trace returns the trace context of a write, which becomes Object.Trace, in the form of W3C: the text of the header traceparent and,
