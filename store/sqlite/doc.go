@@ -15,7 +15,8 @@
 //  2. Versions come from a counter that the writing transaction increments. SQLite has one writer at a time, from BEGIN IMMEDIATE to
 //     COMMIT, so versions are in commit order for all kinds and all processes.
 //  3. A watch reports every change in order. It sees the writes of its own [Backend] at once. On an idle machine, it sees those of
-//     other processes, and of joined transactions, after at most [Config.Poll].
+//     other processes, and of joined transactions, after at most [Config.Poll], or 1.5 times that if several watches
+//     share a Backend.
 //  4. All pages of a list come from one snapshot.
 //  5. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //
