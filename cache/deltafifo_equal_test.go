@@ -4,12 +4,10 @@ import (
 	"errors"
 	"iter"
 	"maps"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 // hooked is what a queue knows, with something that happens after all of it was read.
@@ -40,53 +38,25 @@ func newComparing() (*fifo, *hooked) {
 
 func TestReplaceWithUnchangedObjectsReportsNothing(t *testing.T) {
 	f, x := newComparing()
-	if err := f.Replace([]*pod{a(1), b(1)}, 10); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1), b(1)}, 10): %v", err)
-	}
-	if !f.HasSynced() {
-		t.Fatal("nothing is pending: f.HasSynced() is false")
-	}
-	if got := f.Version(); got != 10 {
-		t.Fatalf("f.Version() = %v, want 10", got)
-	}
-	if got := drain(t, f, x.Indexer); len(got) != 0 {
-		t.Fatalf("drain(t, f, x.Indexer) = %v, want none", got)
-	}
+	require.NoError(t, f.Replace([]*pod{a(1), b(1)}, 10))
+	require.True(t, f.HasSynced(), "nothing is pending")
+	require.EqualValues(t, 10, f.Version())
+	require.Empty(t, drain(t, f, x.Indexer))
 
-	if err := f.Replace([]*pod{a(2), b(1)}, 20); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(2), b(1)}, 20): %v", err)
-	}
-	if got := f.Version(); got != 10 {
-		t.Fatalf("f.Version() = %v, want 10", got)
-	}
-	if got, want := drain(t, f, x.Indexer), ([]string{"a: Replaced 2"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x.Indexer) = %q, want %q", got, want)
-	}
-	if err := f.Replace([]*pod{b(1)}, 30); err != nil {
-		t.Fatalf("f.Replace([]*pod{b(1)}, 30): %v", err)
-	}
-	if got, want := drain(t, f, x.Indexer), ([]string{"a: Deleted? 2"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x.Indexer) = %q, want %q", got, want)
-	}
-	if got := f.Version(); got != 30 {
-		t.Fatalf("f.Version() = %v, want 30", got)
-	}
+	require.NoError(t, f.Replace([]*pod{a(2), b(1)}, 20))
+	require.EqualValues(t, 10, f.Version())
+	require.Equal(t, []string{"a: Replaced 2"}, drain(t, f, x.Indexer))
+	require.NoError(t, f.Replace([]*pod{b(1)}, 30))
+	require.Equal(t, []string{"a: Deleted? 2"}, drain(t, f, x.Indexer))
+	require.EqualValues(t, 30, f.Version())
 }
 
 func TestReplaceComparesLastObjectOfDuplicateKey(t *testing.T) {
 	f, x := newComparing()
-	if err := f.Replace([]*pod{a(2), b(1), a(1)}, 10); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(2), b(1), a(1)}, 10): %v", err)
-	}
-	if got := drain(t, f, x.Indexer); len(got) != 0 {
-		t.Fatalf("drain(t, f, x.Indexer) = %v, want none", got)
-	}
-	if err := f.Replace([]*pod{a(1), b(1), a(2)}, 20); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1), b(1), a(2)}, 20): %v", err)
-	}
-	if got, want := drain(t, f, x.Indexer), ([]string{"a: Replaced 2"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x.Indexer) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Replace([]*pod{a(2), b(1), a(1)}, 10))
+	require.Empty(t, drain(t, f, x.Indexer))
+	require.NoError(t, f.Replace([]*pod{a(1), b(1), a(2)}, 20))
+	require.Equal(t, []string{"a: Replaced 2"}, drain(t, f, x.Indexer))
 }
 
 func TestReplaceReportsUnchangedObjectWithPendingDeltas(t *testing.T) {
@@ -94,73 +64,47 @@ func TestReplaceReportsUnchangedObjectWithPendingDeltas(t *testing.T) {
 	want := func(t *testing.T, f *fifo, x *hooked) {
 		t.Helper()
 		drain(t, f, x.Indexer)
-		if diff := cmp.Diff(map[string]int{"a": 1, "b": 1}, states(x)); diff != "" {
-			t.Fatalf("states(x) mismatch (-want +got):\n%s", diff)
-		}
-		if got := f.Version(); got != 20 {
-			t.Fatalf("f.Version() = %v, want 20", got)
-		}
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, states(x))
+		require.EqualValues(t, 20, f.Version())
 	}
 	t.Run("an update waits", func(t *testing.T) {
 		f, x := newComparing()
-		if err := f.Update(a(2), 10); err != nil {
-			t.Fatalf("f.Update(a(2), 10): %v", err)
-		}
-		if err := list(f); err != nil {
-			t.Fatalf("list(f): %v", err)
-		}
+		require.NoError(t, f.Update(a(2), 10))
+		require.NoError(t, list(f))
 		want(t, f, x)
 	})
 	t.Run("a deletion waits", func(t *testing.T) {
 		f, x := newComparing()
-		if err := f.Delete(a(2), 10); err != nil {
-			t.Fatalf("f.Delete(a(2), 10): %v", err)
-		}
-		if err := list(f); err != nil {
-			t.Fatalf("list(f): %v", err)
-		}
+		require.NoError(t, f.Delete(a(2), 10))
+		require.NoError(t, list(f))
 		want(t, f, x)
 	})
 	t.Run("an update is being processed", func(t *testing.T) {
 		f, x := newComparing()
-		if err := f.Update(a(2), 10); err != nil {
-			t.Fatalf("f.Update(a(2), 10): %v", err)
-		}
+		require.NoError(t, f.Update(a(2), 10))
 		_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error {
 			err := list(f)
 			apply(x.Indexer, key, deltas)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want(t, f, x)
 	})
 	t.Run("an update is processed after the cache is read", func(t *testing.T) {
 		f, x := newComparing()
-		if err := f.Update(a(2), 10); err != nil {
-			t.Fatalf("f.Update(a(2), 10): %v", err)
-		}
+		require.NoError(t, f.Update(a(2), 10))
 		x.after = func() {
 			x.after = nil
-			if got := drain(t, f, x.Indexer); len(got) != 1 {
-				t.Fatalf("len(drain(t, f, x.Indexer)) = %d, want 1: %v", len(got), got)
-			}
+			require.Len(t, drain(t, f, x.Indexer), 1)
 		}
-		if err := list(f); err != nil {
-			t.Fatalf("list(f): %v", err)
-		}
+		require.NoError(t, list(f))
 		want(t, f, x)
 	})
 	t.Run("an update has failed", func(t *testing.T) {
 		f, x := newComparing()
-		if err := f.Update(a(2), 10); err != nil {
-			t.Fatalf("f.Update(a(2), 10): %v", err)
-		}
+		require.NoError(t, f.Update(a(2), 10))
 		step(t, f, x.Indexer, errors.New("bad"))
-		if err := list(f); err != nil {
-			t.Fatalf("list(f): %v", err)
-		}
+		require.NoError(t, list(f))
 		want(t, f, x)
 	})
 }
@@ -191,16 +135,12 @@ func TestMergedDeltasEqualIndividualDeltas(t *testing.T) {
 		}
 		f := newFIFO(x)
 		for i, call := range history {
-			if err := calls[call](f, i+1); err != nil {
-				t.Fatalf("calls[call](f, i+1): %v", err)
-			}
+			require.NoError(t, calls[call](f, i+1))
 			if every {
 				drain(t, f, x)
 			}
 		}
-		if got := f.Len(); got > 1 {
-			t.Fatalf("f.Len() = %v, want at most 1", got)
-		}
+		require.LessOrEqual(t, f.Len(), 1)
 		drain(t, f, x)
 		return maps.Collect(x.All()), f.Version()
 	}
@@ -209,12 +149,8 @@ func TestMergedDeltasEqualIndividualDeltas(t *testing.T) {
 		for _, warm := range []bool{false, true} {
 			states, version := run(history, warm, true)
 			merged, at := run(history, warm, false)
-			if diff := cmp.Diff(states, merged, cmp.AllowUnexported(pod{})); diff != "" {
-				t.Fatalf("%v, warm: %v: merged mismatch (-want +got):\n%s", history, warm, diff)
-			}
-			if at != version {
-				t.Fatalf("%v, warm: %v: at = %v, want %v", history, warm, at, version)
-			}
+			require.Equal(t, states, merged, "%v, warm: %v", history, warm)
+			require.Equal(t, version, at, "%v, warm: %v", history, warm)
 		}
 		if len(history) < 4 {
 			for call := range calls {

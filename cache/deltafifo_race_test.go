@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestConcurrentConsumerConvergesToSource runs a source that changes and relists, a resync, a consumer that fails now and then,
@@ -36,17 +36,13 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 						return bad
 					}
 					for d := range deltas.All() {
-						if d.Object.name != key {
-							t.Errorf("d.Object.name = %q, want %q", d.Object.name, key)
-						}
+						assert.Equal(t, key, d.Object.name)
 					}
 					apply(x, key, deltas)
 					return nil
 				})
 				if err != nil && err != bad {
-					if err != cache.ErrClosed {
-						t.Errorf("err = %v, want %v", err, cache.ErrClosed)
-					}
+					assert.Equal(t, cache.ErrClosed, err)
 					return
 				}
 			}
@@ -58,9 +54,7 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 			for {
 				f.Resync()
 				v := f.Version()
-				if v < last {
-					t.Errorf("the version never decreases: v = %v, want at least %v", v, last)
-				}
+				assert.GreaterOrEqual(t, v, last, "the version never decreases")
 				last = v
 				f.Len()
 				f.HasSynced()
@@ -72,9 +66,7 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 			}
 		})
 		r := rand.New(rand.NewPCG(seed, 6))
-		if err := f.Replace(nil, 1); err != nil {
-			t.Fatalf("f.Replace(nil, 1): %v", err)
-		}
+		require.NoError(t, f.Replace(nil, 1))
 		for version = 2; version < 1000; version++ {
 			p := &pod{name: fmt.Sprint(r.IntN(10)), n: int(version)}
 			switch k := r.IntN(20); {
@@ -82,26 +74,18 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 				for range 3 {
 					delete(truth, fmt.Sprint(r.IntN(10))) // unseen by the watch
 				}
-				if err := f.Replace(list(), version); err != nil {
-					t.Fatalf("f.Replace(list(), version): %v", err)
-				}
+				require.NoError(t, f.Replace(list(), version))
 			case k == 1:
 				f.Bookmark(version)
 			case k < 8:
 				delete(truth, p.name)
-				if err := f.Delete(p, version); err != nil {
-					t.Fatalf("f.Delete(p, version): %v", err)
-				}
+				require.NoError(t, f.Delete(p, version))
 			case truth[p.name] == nil:
 				truth[p.name] = p
-				if err := f.Add(p, version); err != nil {
-					t.Fatalf("f.Add(p, version): %v", err)
-				}
+				require.NoError(t, f.Add(p, version))
 			default:
 				truth[p.name] = p
-				if err := f.Update(p, version); err != nil {
-					t.Fatalf("f.Update(p, version): %v", err)
-				}
+				require.NoError(t, f.Update(p, version))
 			}
 		}
 		close(done)
@@ -111,16 +95,10 @@ func TestConcurrentConsumerConvergesToSource(t *testing.T) {
 
 		// What the consumer has failed on is healed by a list.
 		g := newFIFO(x)
-		if err := g.Replace(list(), version); err != nil {
-			t.Fatalf("g.Replace(list(), version): %v", err)
-		}
+		require.NoError(t, g.Replace(list(), version))
 		drain(t, g, x)
-		if diff := cmp.Diff(truth, maps.Collect(x.All()), cmp.AllowUnexported(pod{})); diff != "" {
-			t.Fatalf("maps.Collect(x.All()) mismatch (-want +got):\n%s", diff)
-		}
-		if got := g.Version(); got != version {
-			t.Fatalf("g.Version() = %v, want %v", got, version)
-		}
+		require.Equal(t, truth, maps.Collect(x.All()))
+		require.Equal(t, version, g.Version())
 	}
 }
 
@@ -130,24 +108,14 @@ func TestReplaceDoesNotMissKeyMovingToCache(t *testing.T) {
 	for range 200 {
 		x := newPods()
 		f := newFIFO(x)
-		if err := f.Add(a(1), 1); err != nil {
-			t.Fatalf("f.Add(a(1), 1): %v", err)
-		}
+		require.NoError(t, f.Add(a(1), 1))
 		var wg sync.WaitGroup
 		// Replaces once; the test waits for it.
-		wg.Go(func() {
-			if err := f.Replace([]*pod{b(1)}, 2); err != nil {
-				t.Errorf("f.Replace([]*pod{b(1)}, 2): %v", err)
-			}
-		})
+		wg.Go(func() { assert.NoError(t, f.Replace([]*pod{b(1)}, 2)) })
 		drain(t, f, x)
 		wg.Wait()
 		drain(t, f, x)
-		if got, want := names(x.All()), ([]string{"b"}); !slices.Equal(got, want) {
-			t.Fatalf("names(x.All()) = %q, want %q", got, want)
-		}
-		if got := f.Version(); got != 2 {
-			t.Fatalf("f.Version() = %v, want 2", got)
-		}
+		require.Equal(t, []string{"b"}, names(x.All()))
+		require.EqualValues(t, 2, f.Version())
 	}
 }

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 type fifo = cache.DeltaFIFO[string, *pod]
@@ -58,9 +56,7 @@ func drain(t *testing.T, f *fifo, x *cache.Indexer[string, *pod]) []string {
 			apply(x, key, deltas)
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if !popped {
 			return lines
 		}
@@ -71,29 +67,15 @@ func TestReplaceDeletesPendingKeys(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	x.Upsert(b(1))
-	if err := f.Update(b(2), 1); err != nil {
-		t.Fatalf("f.Update(b(2), 1): %v", err)
-	} // waits and is known
-	if err := f.Add(a(1), 2); err != nil {
-		t.Fatalf("f.Add(a(1), 2): %v", err)
-	} // only waits
-	if err := f.Replace(nil, 3); err != nil {
-		t.Fatalf("f.Replace(nil, 3): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"b: Deleted? 2"}); !slices.Equal(got, want) {
-		t.Fatalf("and a was never seen: drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Update(b(2), 1)) // waits and is known
+	require.NoError(t, f.Add(a(1), 2))    // only waits
+	require.NoError(t, f.Replace(nil, 3))
+	require.Equal(t, []string{"b: Deleted? 2"}, drain(t, f, x), "and a was never seen")
 
 	unasked := newFIFO(nil) // the queue cannot know whether the consumer has seen a
-	if err := unasked.Add(a(1), 2); err != nil {
-		t.Fatalf("unasked.Add(a(1), 2): %v", err)
-	}
-	if err := unasked.Replace(nil, 3); err != nil {
-		t.Fatalf("unasked.Replace(nil, 3): %v", err)
-	}
-	if got, want := drain(t, unasked, x), ([]string{"a: Deleted? 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, unasked, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, unasked.Add(a(1), 2))
+	require.NoError(t, unasked.Replace(nil, 3))
+	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, unasked, x))
 }
 
 func TestTombstoneHasNewestKnownState(t *testing.T) {
@@ -113,22 +95,12 @@ func TestTombstoneHasNewestKnownState(t *testing.T) {
 			x := newPods()
 			x.Upsert(a(1))
 			f := newFIFO(x)
-			if err := test.waits(f); err != nil {
-				t.Fatalf("test.waits(f): %v", err)
-			}
-			if err := f.Replace(nil, 2); err != nil {
-				t.Fatalf("f.Replace(nil, 2): %v", err)
-			}
-			if err := f.Replace(nil, 3); err != nil {
-				t.Fatalf("a key is not tombstoned twice: f.Replace(nil, 3): %v", err)
-			}
+			require.NoError(t, test.waits(f))
+			require.NoError(t, f.Replace(nil, 2))
+			require.NoError(t, f.Replace(nil, 3), "a key is not tombstoned twice")
 			got := drain(t, f, x)
-			if got, want := ([]string{strings.TrimSuffix(got[0], " *")}), ([]string{test.want}); !slices.Equal(got, want) {
-				t.Fatalf(`[]string{strings.TrimSuffix(got[0], " *")} = %q, want %q`, got, want)
-			}
-			if len(got) != 1 {
-				t.Fatalf("len(got) = %d, want 1: %v", len(got), got)
-			}
+			require.Equal(t, []string{test.want}, []string{strings.TrimSuffix(got[0], " *")})
+			require.Len(t, got, 1)
 		})
 	}
 }
@@ -137,15 +109,9 @@ func TestDeleteStateWinsOverTombstone(t *testing.T) {
 	x := newPods()
 	x.Upsert(a(1))
 	f := newFIFO(x)
-	if err := f.Replace(nil, 1); err != nil {
-		t.Fatalf("f.Replace(nil, 1): %v", err)
-	}
-	if err := f.Delete(a(2), 2); err != nil {
-		t.Fatalf("f.Delete(a(2), 2): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Deleted 2 *"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Replace(nil, 1))
+	require.NoError(t, f.Delete(a(2), 2))
+	require.Equal(t, []string{"a: Deleted 2 *"}, drain(t, f, x))
 }
 
 func TestResyncNeverFollowsNewerStateWithOlder(t *testing.T) {
@@ -153,27 +119,17 @@ func TestResyncNeverFollowsNewerStateWithOlder(t *testing.T) {
 	x.Upsert(a(1))
 	x.Upsert(b(1))
 	f := newFIFO(x)
-	if err := f.Update(a(2), 1); err != nil {
-		t.Fatalf("f.Update(a(2), 1): %v", err)
-	}
+	require.NoError(t, f.Update(a(2), 1))
 	f.Resync()
 	f.Resync()
-	if got := f.Len(); got != 2 {
-		t.Fatalf("f.Len() = %v, want 2", got)
-	}
-	if err := f.Update(b(2), 2); err != nil {
-		t.Fatalf("f.Update(b(2), 2): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Updated 2", "b: Updated 2"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.Equal(t, 2, f.Len())
+	require.NoError(t, f.Update(b(2), 2))
+	require.Equal(t, []string{"a: Updated 2", "b: Updated 2"}, drain(t, f, x))
 
 	f.Resync()
 	x.Upsert(a(3)) // the consumer's state when it reaches the Sync
 	x.Delete("b")
-	if got, want := drain(t, f, x), ([]string{"a: Sync 3"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{"a: Sync 3"}, drain(t, f, x))
 
 	newFIFO(nil).Resync() // knows nothing
 }
@@ -182,41 +138,23 @@ func TestHasSyncedAfterFirstListIsProcessed(t *testing.T) {
 	x := newPods()
 	x.Upsert(b(1))
 	f := newFIFO(x)
-	if err := f.Replace([]*pod{a(1)}, 5); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1)}, 5): %v", err)
-	}
-	if err := f.Add(&pod{name: "c"}, 6); err != nil {
-		t.Fatalf(`f.Add(&pod{name: "c"}, 6): %v`, err)
-	}
+	require.NoError(t, f.Replace([]*pod{a(1)}, 5))
+	require.NoError(t, f.Add(&pod{name: "c"}, 6))
 	for i, want := range []string{"a: Replaced 1 *", "b: Deleted? 1 *"} {
-		if f.HasSynced() {
-			t.Fatal("f.HasSynced() is true")
-		}
+		require.False(t, f.HasSynced())
 		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], initial bool) error {
-			if f.HasSynced() {
-				t.Fatal("process has not returned: f.HasSynced() is true")
-			}
-			if got := line(key, deltas.All(), initial); got != want {
-				t.Fatalf("line(key, deltas.All(), initial) = %q, want %q", got, want)
-			}
+			require.False(t, f.HasSynced(), "process has not returned")
+			require.Equal(t, want, line(key, deltas.All(), initial))
 			if i == 0 {
 				return errors.New("an error counts too")
 			}
 			return nil
 		})
-		if !popped {
-			t.Fatal("popped is false")
-		}
-		if got, want := err != nil, i == 0; got != want {
-			t.Fatalf("err != nil = %v, want %v", got, want)
-		}
+		require.True(t, popped)
+		require.Equal(t, i == 0, err != nil)
 	}
-	if !f.HasSynced() {
-		t.Fatal("f.HasSynced() is false")
-	}
-	if got, want := drain(t, f, x), ([]string{"c: Added 0"}); !slices.Equal(got, want) {
-		t.Fatalf("c was not in the first list: drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.True(t, f.HasSynced())
+	require.Equal(t, []string{"c: Added 0"}, drain(t, f, x), "c was not in the first list")
 }
 
 func TestHasSyncedWaitsForDeletionOfPendingKey(t *testing.T) {
@@ -224,18 +162,10 @@ func TestHasSyncedWaitsForDeletionOfPendingKey(t *testing.T) {
 	x.Upsert(b(1))
 	f := newFIFO(x)
 	f.Resync()
-	if err := f.Replace(nil, 5); err != nil {
-		t.Fatalf("f.Replace(nil, 5): %v", err)
-	}
-	if f.HasSynced() {
-		t.Fatal("f.HasSynced() is true")
-	}
-	if got, want := drain(t, f, x), ([]string{"b: Deleted? 1 *"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
-	if !f.HasSynced() {
-		t.Fatal("f.HasSynced() is false")
-	}
+	require.NoError(t, f.Replace(nil, 5))
+	require.False(t, f.HasSynced())
+	require.Equal(t, []string{"b: Deleted? 1 *"}, drain(t, f, x))
+	require.True(t, f.HasSynced())
 }
 
 func TestHasSyncedImmediatelyAfterEmptyList(t *testing.T) {
@@ -248,71 +178,37 @@ func TestHasSyncedImmediatelyAfterEmptyList(t *testing.T) {
 		f := newFIFO(newPods())
 		f.Bookmark(1)
 		f.Resync()
-		if f.HasSynced() {
-			t.Fatalf("%v: f.HasSynced() is true", what)
-		}
-		if err := first(f); err != nil {
-			t.Fatalf("%v: first(f): %v", what, err)
-		}
-		if !f.HasSynced() {
-			t.Fatalf("%v: f.HasSynced() is false", what)
-		}
+		require.False(t, f.HasSynced(), what)
+		require.NoError(t, first(f), what)
+		require.True(t, f.HasSynced(), what)
 		<-f.Synced()
-		if err := f.Replace([]*pod{a(1)}, 2); err != nil {
-			t.Fatalf("%v: f.Replace([]*pod{a(1)}, 2): %v", what, err)
-		}
-		if !f.HasSynced() {
-			t.Fatalf("%v: f.HasSynced() is false", what)
-		}
+		require.NoError(t, f.Replace([]*pod{a(1)}, 2), what)
+		require.True(t, f.HasSynced(), what)
 	}
 }
 
 func TestDeleteOfUnknownKeyIsNotReported(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Delete(a(1), 1); err != nil {
-		t.Fatalf("f.Delete(a(1), 1): %v", err)
-	}
-	if err := f.Add(b(1), 2); err != nil {
-		t.Fatalf("f.Add(b(1), 2): %v", err)
-	}
-	if err := f.Delete(b(2), 3); err != nil {
-		t.Fatalf("f.Delete(b(2), 3): %v", err)
-	}
-	if got := drain(t, f, x); len(got) != 0 {
-		t.Fatalf("drain(t, f, x) = %v, want none", got)
-	}
-	if got := f.Version(); got != 3 {
-		t.Fatalf("f.Version() = %v, want 3", got)
-	}
-	if got := f.Len(); got != 0 {
-		t.Fatalf("f.Len() = %v, want 0", got)
-	}
+	require.NoError(t, f.Delete(a(1), 1))
+	require.NoError(t, f.Add(b(1), 2))
+	require.NoError(t, f.Delete(b(2), 3))
+	require.Empty(t, drain(t, f, x))
+	require.EqualValues(t, 3, f.Version())
+	require.Zero(t, f.Len())
 
 	unasked := newFIFO(nil)
-	if err := unasked.Delete(a(1), 1); err != nil {
-		t.Fatalf("unasked.Delete(a(1), 1): %v", err)
-	}
-	if got, want := drain(t, unasked, x), ([]string{"a: Deleted 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, unasked, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, unasked.Delete(a(1), 1))
+	require.Equal(t, []string{"a: Deleted 1"}, drain(t, unasked, x))
 }
 
 func TestRepeatedChangeKeepsPlaceInQueue(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Add(a(1), 1); err != nil {
-		t.Fatalf("f.Add(a(1), 1): %v", err)
-	}
-	if err := f.Add(b(1), 2); err != nil {
-		t.Fatalf("f.Add(b(1), 2): %v", err)
-	}
-	if err := f.Update(a(2), 3); err != nil {
-		t.Fatalf("f.Update(a(2), 3): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Added 2", "b: Added 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Add(a(1), 1))
+	require.NoError(t, f.Add(b(1), 2))
+	require.NoError(t, f.Update(a(2), 3))
+	require.Equal(t, []string{"a: Added 2", "b: Added 1"}, drain(t, f, x))
 }
 
 func TestPendingDeltasAreMerged(t *testing.T) {
@@ -341,18 +237,12 @@ func TestPendingDeltasAreMerged(t *testing.T) {
 		x := newPods()
 		x.Upsert(a(0))
 		f := newFIFO(x)
-		if err := f.Add(b(0), 0); err != nil {
-			t.Fatalf("f.Add(b(0), 0): %v", err)
-		} // so that there is no first list
+		require.NoError(t, f.Add(b(0), 0)) // so that there is no first list
 		for i, change := range changes {
-			if err := change(f, a(i+1)); err != nil {
-				t.Fatalf("change(f, a(i+1)): %v", err)
-			}
+			require.NoError(t, change(f, a(i+1)))
 		}
 		got := drain(t, f, x)
-		if !slices.Contains(got, want) {
-			t.Fatalf("got = %v, want it to contain %v", got, want)
-		}
+		require.Contains(t, got, want)
 	}
 }
 
@@ -370,34 +260,16 @@ func TestTransformRunsOncePerObject(t *testing.T) {
 			return &pod{name: p.name, n: p.n + 100}, nil
 		},
 	}))
-	if err := f.Replace([]*pod{a(1), b(2)}, 1); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1), b(2)}, 1): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Replaced 101 *", "b: Replaced 102 *"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Replace([]*pod{a(1), b(2)}, 1))
+	require.Equal(t, []string{"a: Replaced 101 *", "b: Replaced 102 *"}, drain(t, f, x))
 	f.Resync()
-	if got, want := drain(t, f, x), ([]string{"a: Sync 101", "b: Sync 102"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
-	if err := f.Update(a(3), 2); err != nil {
-		t.Fatalf("f.Update(a(3), 2): %v", err)
-	}
-	if err := f.Delete(b(4), 3); err != nil {
-		t.Fatalf("f.Delete(b(4), 3): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Updated 103", "b: Deleted 104"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
-	if err := f.Replace(nil, 4); err != nil {
-		t.Fatalf("f.Replace(nil, 4): %v", err)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Deleted? 103"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
-	if diff := cmp.Diff(map[int]int{1: 1, 2: 1, 3: 1, 4: 1}, calls); diff != "" {
-		t.Fatalf("calls mismatch (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"a: Sync 101", "b: Sync 102"}, drain(t, f, x))
+	require.NoError(t, f.Update(a(3), 2))
+	require.NoError(t, f.Delete(b(4), 3))
+	require.Equal(t, []string{"a: Updated 103", "b: Deleted 104"}, drain(t, f, x))
+	require.NoError(t, f.Replace(nil, 4))
+	require.Equal(t, []string{"a: Deleted? 103"}, drain(t, f, x))
+	require.Equal(t, map[int]int{1: 1, 2: 1, 3: 1, 4: 1}, calls)
 
 	for what, err := range map[string]error{
 		"Add":     f.Add(a(-1), 5),
@@ -405,19 +277,11 @@ func TestTransformRunsOncePerObject(t *testing.T) {
 		"Delete":  f.Delete(a(-1), 5),
 		"Replace": f.Replace([]*pod{a(1), b(-1)}, 5),
 	} {
-		if !errors.Is(err, bad) {
-			t.Fatalf("%v: err = %v, want %v", what, err, bad)
-		}
-		if got := err.Error(); !strings.Contains(got, "cache: transform ") {
-			t.Fatalf("%v: err.Error() = %q, want it to contain %q", what, got, "cache: transform ")
-		}
+		require.ErrorIs(t, err, bad, what)
+		require.Contains(t, err.Error(), "cache: transform ", what)
 	}
-	if got := f.Version(); got != 4 {
-		t.Fatalf("an error changes nothing: f.Version() = %v, want 4", got)
-	}
-	if got := drain(t, f, x); len(got) != 0 {
-		t.Fatalf("drain(t, f, x) = %v, want none", got)
-	}
+	require.EqualValues(t, 4, f.Version(), "an error changes nothing")
+	require.Empty(t, drain(t, f, x))
 }
 
 func TestDeleteWhileProcessingIsNotLost(t *testing.T) {
@@ -427,82 +291,46 @@ func TestDeleteWhileProcessingIsNotLost(t *testing.T) {
 	} {
 		x := newPods()
 		f := newFIFO(x)
-		if err := f.Add(a(1), 1); err != nil {
-			t.Fatalf("f.Add(a(1), 1): %v", err)
-		}
+		require.NoError(t, f.Add(a(1), 1))
 		popped, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error {
 			err := forget(f) // a is neither known nor does it wait
 			apply(x, key, deltas)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !popped {
-			t.Fatal("popped is false")
-		}
-		if got := drain(t, f, x); len(got) != 1 {
-			t.Fatalf("%v: len(drain(t, f, x)) = %d, want 1: %v", what, len(got), got)
-		}
-		if got := x.Len(); got != 0 {
-			t.Fatalf("%v: x.Len() = %v, want 0", what, got)
-		}
+		require.NoError(t, err)
+		require.True(t, popped)
+		require.Len(t, drain(t, f, x), 1, what)
+		require.Zero(t, x.Len(), what)
 	}
 }
 
 func TestConsumerMayAdd(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Add(a(1), 1); err != nil {
-		t.Fatalf("f.Add(a(1), 1): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 1))
 	popped, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
-		if got := f.Len(); got != 0 {
-			t.Fatalf("f.Len() = %v, want 0", got)
-		}
-		if got := f.Version(); got != 0 {
-			t.Fatalf("f.Version() = %v, want 0", got)
-		}
+		require.Zero(t, f.Len())
+		require.Zero(t, f.Version())
 		f.Bookmark(2)
 		f.Resync()
 		return errors.Join(f.Update(a(2), 3), f.Replace([]*pod{b(1)}, 4))
 	})
-	if !popped {
-		t.Fatal("popped is false")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := drain(t, f, x), ([]string{"b: Replaced 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
+	require.True(t, popped)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b: Replaced 1"}, drain(t, f, x))
 }
 
 func TestListOfNewHistoryHoldsVersionAtZeroUntilProcessed(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Add(a(1), 9); err != nil {
-		t.Fatalf("f.Add(a(1), 9): %v", err)
-	}
-	if err := f.Add(b(1), 10); err != nil {
-		t.Fatalf("f.Add(b(1), 10): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 9))
+	require.NoError(t, f.Add(b(1), 10))
 	drain(t, f, x)
-	if got := f.Version(); got != 10 {
-		t.Fatalf("f.Version() = %v, want 10", got)
-	}
-	if err := f.Replace([]*pod{a(1)}, 3); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1)}, 3): %v", err)
-	}
-	if got := f.Version(); got != 0 {
-		t.Fatalf("f.Version() = %v, want 0", got)
-	}
-	if got, want := drain(t, f, x), ([]string{"a: Replaced 1", "b: Deleted? 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-	}
-	if got := f.Version(); got != 3 {
-		t.Fatalf("f.Version() = %v, want 3", got)
-	}
+	require.EqualValues(t, 10, f.Version())
+	require.NoError(t, f.Replace([]*pod{a(1)}, 3))
+	require.Zero(t, f.Version())
+	require.Equal(t, []string{"a: Replaced 1", "b: Deleted? 1"}, drain(t, f, x))
+	require.EqualValues(t, 3, f.Version())
 }
 
 // interrupted is a cache that calls do after it was read and before the reader sees the result.
@@ -522,24 +350,14 @@ func (i *interrupted) All() iter.Seq2[string, *pod] {
 func TestPanickingReplaceDoesNotHideDeletionFromAnother(t *testing.T) {
 	x := &interrupted{Indexer: newPods()}
 	f := newFIFO(x)
-	if err := f.Add(a(1), 1); err != nil {
-		t.Fatalf("f.Add(a(1), 1): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 1))
 	x.do = []func(){
 		func() { // the first list has read the cache, which lacks a
-			if got, want := drain(t, f, x.Indexer), ([]string{"a: Added 1"}); !slices.Equal(got, want) {
-				t.Fatalf("drain(t, f, x.Indexer) = %q, want %q", got, want)
-			}
-			if panicOf(func() { _ = f.Replace(nil, 2) }) == nil {
-				t.Fatal("no panic")
-			}
+			require.Equal(t, []string{"a: Added 1"}, drain(t, f, x.Indexer))
+			require.Panics(t, func() { _ = f.Replace(nil, 2) })
 		},
 		func() { panic("the second one") },
 	}
-	if err := f.Replace(nil, 3); err != nil {
-		t.Fatalf("f.Replace(nil, 3): %v", err)
-	}
-	if got, want := drain(t, f, x.Indexer), ([]string{"a: Deleted? 1"}); !slices.Equal(got, want) {
-		t.Fatalf("drain(t, f, x.Indexer) = %q, want %q", got, want)
-	}
+	require.NoError(t, f.Replace(nil, 3))
+	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, f, x.Indexer))
 }

@@ -3,6 +3,8 @@ package cache_test
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 func FuzzDeltaFIFO(f *testing.F) {
@@ -14,9 +16,7 @@ func FuzzDeltaFIFO(f *testing.F) {
 		if len(actions) > 200 {
 			return
 		}
-		if err := newHistory(actions, equal, warm, compare).finish(); err != nil {
-			t.Fatalf("%v: newHistory(actions, equal, warm, compare).finish(): %v", actions, err)
-		}
+		require.NoError(t, newHistory(actions, equal, warm, compare).finish(), "%v", actions)
 	})
 }
 
@@ -29,12 +29,8 @@ func FuzzIndexer(f *testing.F) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		p := newPair()
 		for i := range steps {
-			if err := p.randomly(r, keys, i); err != nil {
-				t.Fatalf("p.randomly(r, keys, i): %v", err)
-			}
-			if err := p.check(); err != nil {
-				t.Fatalf("p.check(): %v", err)
-			}
+			require.NoError(t, p.randomly(r, keys, i))
+			require.NoError(t, p.check())
 		}
 	})
 }

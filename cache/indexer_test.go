@@ -6,9 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 // pod is the object of the tests. Its number tells one state of it from another.
@@ -42,68 +41,38 @@ func TestIndexer(t *testing.T) {
 	t.Run("a missing object is not found", func(t *testing.T) {
 		x := newPods()
 		got, ok := x.Get("a")
-		if ok {
-			t.Fatal("ok is true")
-		}
-		if got != nil {
-			t.Fatalf("got = %v, want nil", got)
-		}
+		require.False(t, ok)
+		require.Nil(t, got)
 	})
 	t.Run("Upsert returns the previous object", func(t *testing.T) {
 		x := newPods()
 		old, existed := x.Upsert(a1)
-		if existed {
-			t.Fatal("existed is true")
-		}
-		if old != nil {
-			t.Fatalf("old = %v, want nil", old)
-		}
+		require.False(t, existed)
+		require.Nil(t, old)
 		old, existed = x.Upsert(a2)
-		if !existed {
-			t.Fatal("existed is false")
-		}
-		if old != a1 {
-			t.Fatalf("old = %p, want %p", old, a1)
-		}
+		require.True(t, existed)
+		require.Same(t, a1, old)
 		got, ok := x.Get("a")
-		if !ok {
-			t.Fatal("ok is false")
-		}
-		if got != a2 {
-			t.Fatalf("got = %p, want %p", got, a2)
-		}
-		if got := x.Len(); got != 1 {
-			t.Fatalf("x.Len() = %v, want 1", got)
-		}
+		require.True(t, ok)
+		require.Same(t, a2, got)
+		require.Equal(t, 1, x.Len())
 	})
 	t.Run("Delete returns the deleted object, or false if there is none", func(t *testing.T) {
 		x := newPods()
 		x.Upsert(a1)
 		old, existed := x.Delete("a")
-		if !existed {
-			t.Fatal("existed is false")
-		}
-		if old != a1 {
-			t.Fatalf("old = %p, want %p", old, a1)
-		}
+		require.True(t, existed)
+		require.Same(t, a1, old)
 		old, existed = x.Delete("a")
-		if existed {
-			t.Fatal("existed is true")
-		}
-		if old != nil {
-			t.Fatalf("old = %v, want nil", old)
-		}
-		if got := x.Len(); got != 0 {
-			t.Fatalf("x.Len() = %v, want 0", got)
-		}
+		require.False(t, existed)
+		require.Nil(t, old)
+		require.Zero(t, x.Len())
 	})
 	t.Run("Replace drops objects missing from the list, and keeps the last of two", func(t *testing.T) {
 		x := newPods()
 		x.Upsert(b1)
 		x.Replace([]*pod{a1, a2})
-		if diff := cmp.Diff(map[string]*pod{"a": a2}, maps.Collect(x.All()), cmp.AllowUnexported(pod{})); diff != "" {
-			t.Fatalf("maps.Collect(x.All()) mismatch (-want +got):\n%s", diff)
-		}
+		require.Equal(t, map[string]*pod{"a": a2}, maps.Collect(x.All()))
 	})
 	t.Run("objects are yielded in insertion order of their keys", func(t *testing.T) {
 		x := newPods()
@@ -111,30 +80,20 @@ func TestIndexer(t *testing.T) {
 			x.Upsert(&pod{name: name})
 		}
 		x.Upsert(a2)
-		if got, want := names(x.All()), ([]string{"c", "a", "b", "d"}); !slices.Equal(got, want) {
-			t.Fatalf("names(x.All()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"c", "a", "b", "d"}, names(x.All()))
 		x.Delete("a")
 		x.Upsert(a1)
-		if got, want := names(x.All()), ([]string{"c", "b", "d", "a"}); !slices.Equal(got, want) {
-			t.Fatalf("names(x.All()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"c", "b", "d", "a"}, names(x.All()))
 		x.Replace([]*pod{{name: "e"}, a2, {name: "f"}, {name: "c"}, {name: "e"}})
-		if got, want := names(x.All()), ([]string{"c", "a", "e", "f"}); !slices.Equal(got, want) {
-			t.Fatalf("names(x.All()) = %q, want %q", got, want)
-		}
-		if err := cache.CheckInvariants(x); err != nil {
-			t.Fatalf("cache.CheckInvariants(x): %v", err)
-		}
+		require.Equal(t, []string{"c", "a", "e", "f"}, names(x.All()))
+		require.NoError(t, cache.CheckInvariants(x))
 	})
 	t.Run("Replace does not retain the list", func(t *testing.T) {
 		x := newPods()
 		list := []*pod{a1, b1}
 		x.Replace(list)
 		clear(list)
-		if diff := cmp.Diff(map[string]*pod{"a": a1, "b": b1}, maps.Collect(x.All()), cmp.AllowUnexported(pod{})); diff != "" {
-			t.Fatalf("maps.Collect(x.All()) mismatch (-want +got):\n%s", diff)
-		}
+		require.Equal(t, map[string]*pod{"a": a1, "b": b1}, maps.Collect(x.All()))
 	})
 	t.Run("a loop may break, and may write", func(t *testing.T) {
 		x := newPods()
@@ -147,9 +106,7 @@ func TestIndexer(t *testing.T) {
 			x.Delete(name)
 			x.Upsert(a1)
 		}
-		if got, want := names(x.All()), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Fatalf("names(x.All()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"a"}, names(x.All()))
 	})
 }
 
@@ -160,27 +117,13 @@ func TestIndex(t *testing.T) {
 		x.Upsert(&pod{name: "a", nodes: []string{"1", "2", "1"}})
 		x.Upsert(&pod{name: "b", nodes: []string{"2"}})
 		x.Upsert(&pod{name: "c"})
-		if got, want := names(byNode.All("2")), ([]string{"a", "b"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("2")) = %q, want %q`, got, want)
-		}
-		if got, want := names(byNode.All("1")), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Fatalf(`a duplicate value counts once: names(byNode.All("1")) = %q, want %q`, got, want)
-		}
-		if got := byNode.Len("1"); got != 1 {
-			t.Fatalf(`byNode.Len("1") = %v, want 1`, got)
-		}
-		if got := byNode.Len("2"); got != 2 {
-			t.Fatalf(`byNode.Len("2") = %v, want 2`, got)
-		}
-		if got := byNode.Len("3"); got != 0 {
-			t.Fatalf(`byNode.Len("3") = %v, want 0`, got)
-		}
-		if got := names(byNode.All("3")); len(got) != 0 {
-			t.Fatalf(`names(byNode.All("3")) = %v, want none`, got)
-		}
-		if got, want := slices.Collect(byNode.Values()), ([]string{"1", "2"}); !slices.Equal(got, want) {
-			t.Fatalf("slices.Collect(byNode.Values()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"a", "b"}, names(byNode.All("2")))
+		require.Equal(t, []string{"a"}, names(byNode.All("1")), "a duplicate value counts once")
+		require.Equal(t, 1, byNode.Len("1"))
+		require.Equal(t, 2, byNode.Len("2"))
+		require.Zero(t, byNode.Len("3"))
+		require.Empty(t, names(byNode.All("3")))
+		require.Equal(t, []string{"1", "2"}, slices.Collect(byNode.Values()))
 	})
 	t.Run("a value without objects is removed", func(t *testing.T) {
 		x := newPods()
@@ -188,17 +131,11 @@ func TestIndex(t *testing.T) {
 		x.Upsert(&pod{name: "a", nodes: []string{"1", "2"}})
 		x.Upsert(&pod{name: "b", nodes: []string{"2"}})
 		x.Upsert(&pod{name: "a", nodes: []string{"3"}})
-		if got, want := slices.Collect(byNode.Values()), ([]string{"2", "3"}); !slices.Equal(got, want) {
-			t.Fatalf("slices.Collect(byNode.Values()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"2", "3"}, slices.Collect(byNode.Values()))
 		x.Delete("b")
-		if got, want := slices.Collect(byNode.Values()), ([]string{"3"}); !slices.Equal(got, want) {
-			t.Fatalf("slices.Collect(byNode.Values()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"3"}, slices.Collect(byNode.Values()))
 		x.Replace(nil)
-		if got := slices.Collect(byNode.Values()); len(got) != 0 {
-			t.Fatalf("slices.Collect(byNode.Values()) = %v, want none", got)
-		}
+		require.Empty(t, slices.Collect(byNode.Values()))
 	})
 	t.Run("an index added later has all objects", func(t *testing.T) {
 		x := newPods()
@@ -206,19 +143,11 @@ func TestIndex(t *testing.T) {
 		x.Upsert(&pod{name: "b", nodes: []string{"1"}})
 		x.Upsert(&pod{name: "a", nodes: []string{"2", "1"}})
 		late := cache.AddIndex(x, func(p *pod) []int { return []int{len(p.nodes)} })
-		if got, want := names(byNode.All("1")), ([]string{"b", "a"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("1")) = %q, want %q`, got, want)
-		}
-		if got, want := names(late.All(2)), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Fatalf("names(late.All(2)) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"b", "a"}, names(byNode.All("1")))
+		require.Equal(t, []string{"a"}, names(late.All(2)))
 		x.Upsert(&pod{name: "a"})
-		if got, want := names(late.All(0)), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Fatalf("names(late.All(0)) = %q, want %q", got, want)
-		}
-		if err := cache.CheckInvariants(x); err != nil {
-			t.Fatalf("cache.CheckInvariants(x): %v", err)
-		}
+		require.Equal(t, []string{"a"}, names(late.All(0)))
+		require.NoError(t, cache.CheckInvariants(x))
 	})
 	t.Run("an update with the same values keeps the place in the index", func(t *testing.T) {
 		x := newPods()
@@ -226,19 +155,11 @@ func TestIndex(t *testing.T) {
 		x.Upsert(&pod{name: "a", nodes: []string{"1", "2"}})
 		x.Upsert(&pod{name: "b", nodes: []string{"1", "2"}})
 		x.Upsert(&pod{name: "a", n: 2, nodes: []string{"2", "1", "2", "3"}})
-		if got, want := names(byNode.All("1")), ([]string{"a", "b"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("1")) = %q, want %q`, got, want)
-		}
-		if got, want := names(byNode.All("2")), ([]string{"a", "b"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("2")) = %q, want %q`, got, want)
-		}
+		require.Equal(t, []string{"a", "b"}, names(byNode.All("1")))
+		require.Equal(t, []string{"a", "b"}, names(byNode.All("2")))
 		x.Replace([]*pod{{name: "b", nodes: []string{"1"}}, {name: "a", nodes: []string{"1", "2"}}})
-		if got, want := names(byNode.All("1")), ([]string{"a", "b"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("1")) = %q, want %q`, got, want)
-		}
-		if got, want := names(byNode.All("2")), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Fatalf(`names(byNode.All("2")) = %q, want %q`, got, want)
-		}
+		require.Equal(t, []string{"a", "b"}, names(byNode.All("1")))
+		require.Equal(t, []string{"a"}, names(byNode.All("2")))
 	})
 	t.Run("an object mutated in place is still removed from its old buckets", func(t *testing.T) {
 		x := newPods()
@@ -247,9 +168,7 @@ func TestIndex(t *testing.T) {
 		x.Upsert(p)
 		p.nodes = []string{"2"}
 		x.Upsert(p)
-		if got, want := slices.Collect(byNode.Values()), ([]string{"2"}); !slices.Equal(got, want) {
-			t.Fatalf("slices.Collect(byNode.Values()) = %q, want %q", got, want)
-		}
+		require.Equal(t, []string{"2"}, slices.Collect(byNode.Values()))
 	})
 }
 
@@ -275,101 +194,50 @@ func TestPanickingIndexFuncLeavesIndexerUnchanged(t *testing.T) {
 		"a value that is not equal": func() { cache.AddIndex(x, func(*pod) []float64 { return []float64{math.NaN()} }) },
 		"a value without a hash":    func() { cache.AddIndex(x, func(*pod) []any { return []any{func() {}} }) },
 	} {
-		if panicOf(write) == nil {
-			t.Fatalf("%v: no panic", what)
-		}
-		if diff := cmp.Diff(map[string]*pod{"a": good[0], "b": good[1]}, maps.Collect(x.All()), cmp.AllowUnexported(pod{})); diff != "" {
-			t.Fatalf("%v: maps.Collect(x.All()) mismatch (-want +got):\n%s", what, diff)
-		}
-		if got, want := slices.Collect(first.Values()), ([]string{"1", "2"}); !slices.Equal(got, want) {
-			t.Fatalf("%v: slices.Collect(first.Values()) = %q, want %q", what, got, want)
-		}
-		if got, want := names(first.All("1")), ([]string{"a", "b"}); !slices.Equal(got, want) {
-			t.Fatalf(`%v: names(first.All("1")) = %q, want %q`, what, got, want)
-		}
+		require.Panics(t, write, what)
+		require.Equal(t, map[string]*pod{"a": good[0], "b": good[1]}, maps.Collect(x.All()), what)
+		require.Equal(t, []string{"1", "2"}, slices.Collect(first.Values()), what)
+		require.Equal(t, []string{"a", "b"}, names(first.All("1")), what)
 		x.Upsert(good[1]) // drops the plan that is left
-		if err := cache.CheckInvariants(x); err != nil {
-			t.Fatalf("%v: cache.CheckInvariants(x): %v", what, err)
-		}
+		require.NoError(t, cache.CheckInvariants(x), what)
 	}
 }
 
 func TestKeysUnequalToThemselvesAreRejected(t *testing.T) {
 	x := cache.NewIndexer(func(f float64) float64 { return f })
-	if got, want := panicOf(func() { x.Upsert(math.NaN()) }), "cache: a key is not equal to itself"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-	if got, want := panicOf(func() { x.Replace([]float64{1, math.NaN()}) }), "cache: a key is not equal to itself"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-	if got := x.Len(); got != 0 {
-		t.Fatalf("x.Len() = %v, want 0", got)
-	}
+	require.PanicsWithValue(t, "cache: a key is not equal to itself", func() { x.Upsert(math.NaN()) })
+	require.PanicsWithValue(t, "cache: a key is not equal to itself", func() { x.Replace([]float64{1, math.NaN()}) })
+	require.Zero(t, x.Len())
 
 	y := cache.NewIndexer(func(v any) any { return v })
 	y.Upsert(1)
 	slice := []int{1}
-	if panicOf(func() { y.Upsert(slice) }) == nil {
-		t.Fatal("no panic")
-	}
-	if panicOf(func() { y.Get(slice) }) == nil {
-		t.Fatal("no panic")
-	}
-	if panicOf(func() { y.Delete(slice) }) == nil {
-		t.Fatal("no panic")
-	}
-	if panicOf(func() { y.Replace([]any{slice}) }) == nil {
-		t.Fatal("no panic")
-	}
+	require.Panics(t, func() { y.Upsert(slice) })
+	require.Panics(t, func() { y.Get(slice) })
+	require.Panics(t, func() { y.Delete(slice) })
+	require.Panics(t, func() { y.Replace([]any{slice}) })
 	y.Upsert(2) // no lock is left behind
-	if got := y.Len(); got != 2 {
-		t.Fatalf("y.Len() = %v, want 2", got)
-	}
-	if err := cache.CheckInvariants(y); err != nil {
-		t.Fatalf("cache.CheckInvariants(y): %v", err)
-	}
+	require.Equal(t, 2, y.Len())
+	require.NoError(t, cache.CheckInvariants(y))
 }
 
 func TestDeltaFIFORejectsUnequalKeysBeforeAnyChange(t *testing.T) {
 	f := must(cache.NewDeltaFIFO(func(v any) any { return v }, cache.DeltaFIFOConfig[any, any]{}))
 	for _, bad := range []any{[]int{1}, math.NaN()} {
-		if panicOf(func() { _ = f.Add(bad, 5) }) == nil {
-			t.Fatal("no panic")
-		}
-		if panicOf(func() { _ = f.Replace([]any{1, bad}, 5) }) == nil {
-			t.Fatal("no panic")
-		}
+		require.Panics(t, func() { _ = f.Add(bad, 5) })
+		require.Panics(t, func() { _ = f.Replace([]any{1, bad}, 5) })
 	}
-	if got := f.Version(); got != 0 {
-		t.Fatalf("f.Version() = %v, want 0", got)
-	}
-	if got := f.Len(); got != 0 {
-		t.Fatalf("f.Len() = %v, want 0", got)
-	}
-	if f.HasSynced() {
-		t.Fatal("f.HasSynced() is true")
-	}
+	require.Zero(t, f.Version())
+	require.Zero(t, f.Len())
+	require.False(t, f.HasSynced())
 }
 
 func TestNilFunctionsPanic(t *testing.T) {
-	if got, want := panicOf(func() { cache.NewIndexer[string, *pod](nil) }), "cache: NewIndexer: the key function is nil"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-	if got, want := panicOf(func() {
+	require.PanicsWithValue(t, "cache: NewIndexer: the key function is nil", func() { cache.NewIndexer[string, *pod](nil) })
+	require.PanicsWithValue(t, "cache: NewDeltaFIFO: the key function is nil", func() {
 		must(cache.NewDeltaFIFO(nil, cache.DeltaFIFOConfig[string, *pod]{}))
-	}), "cache: NewDeltaFIFO: the key function is nil"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-	if got, want := panicOf(func() {
+	})
+	require.PanicsWithValue(t, "cache: AddIndex: the index function is nil", func() {
 		cache.AddIndex[string, string](newPods(), nil)
-	}), "cache: AddIndex: the index function is nil"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	})
 }

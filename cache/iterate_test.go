@@ -8,9 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 // TestIterationDuringWrites writes in the body of loops that are longer than a batch, and checks the contract:
@@ -22,9 +21,7 @@ func TestIterationDuringWrites(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := newPair()
 		for i := range keys {
-			if err := p.upsert(&pod{name: fmt.Sprint("k", i), nodes: []string{"1", fmt.Sprint("v", i)}}); err != nil {
-				t.Fatalf("p.upsert: %v", err)
-			}
+			require.NoError(t, p.upsert(&pod{name: fmt.Sprint("k", i), nodes: []string{"1", fmt.Sprint("v", i)}}))
 		}
 		loops := map[string]struct {
 			seq iter.Seq[string]
@@ -43,9 +40,7 @@ func TestIterationDuringWrites(t *testing.T) {
 				if r.IntN(20) > 0 {
 					continue
 				}
-				if err := p.randomly(r, 2*keys, len(got)); err != nil {
-					t.Fatalf("p.randomly(r, 2*keys, len(got)): %v", err)
-				}
+				require.NoError(t, p.randomly(r, 2*keys, len(got)))
 				now := setOf(loop.now())
 				always = slices.DeleteFunc(always, func(s string) bool { return !now[s] })
 			}
@@ -55,12 +50,8 @@ func TestIterationDuringWrites(t *testing.T) {
 				t.Fatalf("seed %d, %s: %v existed all the time, but %v were yielded", seed, name, always, kept)
 			}
 			slices.Sort(got)
-			if once := slices.Compact(slices.Clone(got)); len(once) != len(got) {
-				t.Fatalf("seed %d, %s: got %v, want no duplicates", seed, name, got)
-			}
-			if err := p.check(); err != nil {
-				t.Fatalf("p.check(): %v", err)
-			}
+			require.Len(t, slices.Compact(slices.Clone(got)), len(got), "seed %d, %s: no duplicates", seed, name)
+			require.NoError(t, p.check())
 		}
 	}
 }
@@ -97,18 +88,14 @@ func TestIndexYieldsOnlyObjectsWithValue(t *testing.T) {
 		}
 		var got []string
 		for name, p := range byNode.All("n") {
-			if want := ([]string{"n"}); !slices.Equal(p.nodes, want) {
-				t.Fatalf("%v: p.nodes = %q, want %q", what, p.nodes, want)
-			}
+			require.Equal(t, []string{"n"}, p.nodes, what)
 			if got = append(got, name); len(got) == 1 {
 				for i := 100; i < 290; i++ { // so many that the rest moves up
 					leave(x, fmt.Sprint(i))
 				}
 			}
 		}
-		if diff := cmp.Diff(names(byNode.All("n")), got); diff != "" {
-			t.Fatalf("%v: got mismatch (-want +got):\n%s", what, diff)
-		}
+		require.Equal(t, names(byNode.All("n")), got, what)
 	}
 }
 
@@ -120,9 +107,7 @@ func TestIterationSkipsNothingBetweenBatches(t *testing.T) {
 			x.Upsert(&pod{name: fmt.Sprint(i)})
 			want = append(want, fmt.Sprint(i))
 		}
-		if diff := cmp.Diff(want, names(x.All())); diff != "" {
-			t.Fatalf("names(x.All()) mismatch (-want +got):\n%s", diff)
-		}
+		require.Equal(t, want, names(x.All()))
 	}
 }
 
@@ -141,26 +126,20 @@ func TestIterationYieldsReaddedKeyOnce(t *testing.T) {
 		again(name)
 		n++
 	}
-	if n != 100 {
-		t.Fatalf("n = %v, want 100", n)
-	}
+	require.Equal(t, 100, n)
 	n = 0
 	for name := range byNode.All("n") {
 		again(name)
 		n++
 	}
-	if n != 100 {
-		t.Fatalf("n = %v, want 100", n)
-	}
+	require.Equal(t, 100, n)
 	n = 0
 	for range byNode.Values() {
 		x.Replace(nil)
 		x.Upsert(&pod{name: "a", nodes: []string{"n"}})
 		n++
 	}
-	if n != 1 {
-		t.Fatalf("n = %v, want 1", n)
-	}
+	require.Equal(t, 1, n)
 }
 
 func TestUserCodeRunsWithoutReaderLocks(t *testing.T) {
@@ -188,9 +167,7 @@ func TestUserCodeRunsWithoutReaderLocks(t *testing.T) {
 	for range ix.Values() {
 		x.Upsert(&pod{name: "d", nodes: []string{"3"}})
 	}
-	if reads <= 0 {
-		t.Fatalf("reads = %v, want more than 0", reads)
-	}
+	require.Positive(t, reads)
 }
 
 // TestReadersNeverSeePartialChange runs readers concurrently with a writer. In each step, the writer keeps two
@@ -274,9 +251,7 @@ func TestReadersNeverSeePartialChange(t *testing.T) {
 	}
 	close(done)
 	wg.Wait()
-	if err := cache.CheckInvariants(x); err != nil {
-		t.Fatalf("cache.CheckInvariants(x): %v", err)
-	}
+	require.NoError(t, cache.CheckInvariants(x))
 }
 
 func TestConcurrentReadersAndWriters(t *testing.T) {
@@ -311,9 +286,7 @@ func TestConcurrentReadersAndWriters(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := cache.CheckInvariants(x); err != nil {
-		t.Fatalf("cache.CheckInvariants(x): %v", err)
-	}
+	require.NoError(t, cache.CheckInvariants(x))
 }
 
 // A key that was deleted and added again has two entries. A renumbering in the middle makes the iteration continue by
@@ -336,10 +309,6 @@ func TestIterationYieldsReaddedKeyOnceAcrossRenumbering(t *testing.T) {
 			}
 		}
 	}
-	if seen["50"] != 1 {
-		t.Fatalf(`seen["50"] = %v, want 1`, seen["50"])
-	}
-	if len(seen) != 40 {
-		t.Fatalf("len(seen) = %d, want 40: %v", len(seen), seen)
-	}
+	require.Equal(t, 1, seen["50"])
+	require.Len(t, seen, 40)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 func TestGetAndAllNeverBlock(t *testing.T) {
@@ -15,15 +16,9 @@ func TestGetAndAllNeverBlock(t *testing.T) {
 	x.Upsert(&pod{name: "a"})
 	cache.LockForEver(x)
 	_, ok := x.Get("a")
-	if !ok {
-		t.Fatal("ok is false")
-	}
-	if got := x.Len(); got != 1 {
-		t.Fatalf("x.Len() = %v, want 1", got)
-	}
-	if got, want := names(x.All()), ([]string{"a"}); !slices.Equal(got, want) {
-		t.Fatalf("names(x.All()) = %q, want %q", got, want)
-	}
+	require.True(t, ok)
+	require.Equal(t, 1, x.Len())
+	require.Equal(t, []string{"a"}, names(x.All()))
 }
 
 func TestUpdateWithoutIndexChangeDoesNotBlockOnIndexReaders(t *testing.T) {
@@ -34,9 +29,7 @@ func TestUpdateWithoutIndexChangeDoesNotBlockOnIndexReaders(t *testing.T) {
 	x.Upsert(&pod{name: "a", n: 1, nodes: []string{"1", "2"}})
 	x.Upsert(&pod{name: "a", n: 2, nodes: []string{"2", "1", "2"}})
 	p, _ := x.Get("a")
-	if p.n != 2 {
-		t.Fatalf("p.n = %v, want 2", p.n)
-	}
+	require.Equal(t, 2, p.n)
 }
 
 func TestReadAndUpdateDoNotAllocate(t *testing.T) {
@@ -47,14 +40,12 @@ func TestReadAndUpdateDoNotAllocate(t *testing.T) {
 		pods[i] = &pod{name: fmt.Sprint(i), nodes: []string{"n", fmt.Sprint(i % 10)}}
 		x.Upsert(pods[i])
 	}
-	if got := testing.AllocsPerRun(10, func() {
+	require.Zero(t, testing.AllocsPerRun(10, func() {
 		for _, p := range pods {
 			x.Upsert(p)
 			x.Get(p.name)
 		}
-	}); got != 0 {
-		t.Fatalf("testing.AllocsPerRun = %v, want 0", got)
-	}
+	}))
 }
 
 func TestRepeatedAddAndDeleteUseBoundedMemory(t *testing.T) {
@@ -70,13 +61,9 @@ func TestRepeatedAddAndDeleteUseBoundedMemory(t *testing.T) {
 		x.Delete("7")
 		x.Upsert(&pod{name: "7", nodes: []string{"n", fmt.Sprint(i)}})
 	}
-	if err := cache.CheckInvariants(x); err != nil {
-		t.Fatalf("cache.CheckInvariants(x): %v", err)
-	}
+	require.NoError(t, cache.CheckInvariants(x))
 	values, objects, members := byNode.Room("n")
-	if got := max(x.Room(), values, objects, members); got > 500 {
-		t.Fatalf("max(x.Room(), values, objects, members) = %v, want at most 500", got)
-	}
+	require.LessOrEqual(t, max(x.Room(), values, objects, members), 500)
 }
 
 // TestReadsAreNeverTornOrStale has one writer, which numbers its writes in ascending order and deletes odd keys now and then, and
@@ -179,9 +166,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 		}
 		close(done)
 		wg.Wait()
-		if err := cache.CheckInvariants(x); err != nil {
-			t.Fatalf("cache.CheckInvariants(x): %v", err)
-		}
+		require.NoError(t, cache.CheckInvariants(x))
 	}
 }
 
@@ -234,14 +219,10 @@ func TestNonPointerObjectsAreNotTorn(t *testing.T) {
 	wg.Wait()
 	y.Upsert(nil)
 	v, ok := y.Get(0)
-	if !ok || v != nil {
-		t.Fatalf("y.Get(0) = %v, %v, want nil, true: nil is an object", v, ok)
-	}
+	require.True(t, ok && v == nil, "nil is an object")
 	y.Delete(0)
 	_, ok = y.Get(0)
-	if ok {
-		t.Fatal("ok is true")
-	}
+	require.False(t, ok)
 }
 
 // TestSnapshotsWhileTablesGrow has a writer that makes all tables grow and drop deleted entries. Another goroutine
@@ -296,8 +277,6 @@ func TestSnapshotsWhileTablesGrow(t *testing.T) {
 		}
 		close(done)
 		wg.Wait()
-		if err := cache.CheckInvariants(x); err != nil {
-			t.Fatalf("cache.CheckInvariants(x): %v", err)
-		}
+		require.NoError(t, cache.CheckInvariants(x))
 	}
 }

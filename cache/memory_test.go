@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 func TestIterationAllocatesNothing(t *testing.T) {
@@ -15,7 +16,7 @@ func TestIterationAllocatesNothing(t *testing.T) {
 		x.Upsert(&pod{name: fmt.Sprint(i), nodes: []string{"n", fmt.Sprint("n", i%100)}})
 	}
 	n := 0
-	if got := testing.AllocsPerRun(10, func() {
+	require.Zero(t, testing.AllocsPerRun(10, func() {
 		for range x.All() {
 			n++
 		}
@@ -25,12 +26,8 @@ func TestIterationAllocatesNothing(t *testing.T) {
 		for range byNode.Values() {
 			n++
 		}
-	}); got != 0 {
-		t.Fatalf("testing.AllocsPerRun = %v, want 0", got)
-	}
-	if n != 11*2101 {
-		t.Fatalf("n = %v, want %v", n, 11*2101)
-	}
+	}))
+	require.Equal(t, 11*2101, n)
 }
 
 func TestEmptiedStructuresReleaseMemory(t *testing.T) {
@@ -41,9 +38,7 @@ func TestEmptiedStructuresReleaseMemory(t *testing.T) {
 	for i := range many {
 		p := &pod{name: fmt.Sprint(i), nodes: []string{"all", fmt.Sprint(i)}}
 		x.Upsert(p)
-		if err := f.Add(p, uint64(i)); err != nil {
-			t.Fatalf("f.Add(p, uint64(i)): %v", err)
-		}
+		require.NoError(t, f.Add(p, uint64(i)))
 	}
 	for i := range many - 3 {
 		x.Delete(fmt.Sprint(i))
@@ -54,13 +49,9 @@ func TestEmptiedStructuresReleaseMemory(t *testing.T) {
 		"the indexer": x.Room(), "the values of an index": values, "the postings": postings, "a bucket": members,
 		"the queue": f.Room(),
 	} {
-		if room > 100 {
-			t.Fatalf("%v: room = %v, want at most 100", what, room)
-		}
+		require.LessOrEqual(t, room, 100, what)
 	}
-	if err := cache.CheckInvariants(x); err != nil {
-		t.Fatalf("cache.CheckInvariants(x): %v", err)
-	}
+	require.NoError(t, cache.CheckInvariants(x))
 }
 
 func TestShortListDoesNotRetainLongList(t *testing.T) {
@@ -78,7 +69,5 @@ func TestShortListDoesNotRetainLongList(t *testing.T) {
 		runtime.GC()
 	}
 	<-freed
-	if got := x.Len(); got != 1 {
-		t.Fatalf("x.Len() = %v, want 1", got)
-	}
+	require.Equal(t, 1, x.Len())
 }

@@ -3,12 +3,13 @@ package cache_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPop(t *testing.T) {
@@ -29,25 +30,15 @@ func TestPop(t *testing.T) {
 				// Pops once; the test waits for it.
 				wg.Go(func() {
 					err := f.Pop(ctx, func(key string, _ cache.Deltas[*pod], _ bool) error { got = key; return nil })
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 				})
-				if err := f.Delete(b(1), 1); err != nil {
-					t.Fatalf("f.Delete(b(1), 1): %v", err)
-				} // wakes it, but is not told
+				require.NoError(t, f.Delete(b(1), 1)) // wakes it, but is not told
 				synctest.Wait()
-				if got != "" {
-					t.Fatalf(`got = %q, want ""`, got)
-				}
+				require.Empty(t, got)
 				x.Upsert(a(1))
-				if err := call(f); err != nil {
-					t.Fatalf("call(f): %v", err)
-				}
+				require.NoError(t, call(f))
 				wg.Wait()
-				if got != "a" {
-					t.Fatalf("got = %q, want %q", got, "a")
-				}
+				require.Equal(t, "a", got)
 			})
 		})
 	}
@@ -58,23 +49,13 @@ func TestPop(t *testing.T) {
 			cause := errors.New("cause")
 			var wg sync.WaitGroup
 			// Pops until ctx ends; the test waits for it.
-			wg.Go(func() {
-				if got := f.Pop(ctx, nothing); got != cause {
-					t.Errorf("f.Pop(ctx, nothing) = %v, want %v", got, cause)
-				}
-			})
+			wg.Go(func() { assert.Equal(t, cause, f.Pop(ctx, nothing)) })
 			synctest.Wait()
 			cancel(cause)
 			wg.Wait()
-			if err := f.Add(a(1), 1); err != nil {
-				t.Fatalf("f.Add(a(1), 1): %v", err)
-			}
-			if got := f.Pop(ctx, nothing); got != cause {
-				t.Fatalf("even with pending keys: f.Pop(ctx, nothing) = %v, want %v", got, cause)
-			}
-			if got := f.Len(); got != 1 {
-				t.Fatalf("f.Len() = %v, want 1", got)
-			}
+			require.NoError(t, f.Add(a(1), 1))
+			require.Equal(t, cause, f.Pop(ctx, nothing), "even with pending keys")
+			require.Equal(t, 1, f.Len())
 		})
 	})
 	t.Run("after Close it returns the pending keys, and then ErrClosed", func(t *testing.T) {
@@ -82,31 +63,17 @@ func TestPop(t *testing.T) {
 			x := newPods()
 			x.Upsert(b(1))
 			f := newFIFO(x)
-			if err := f.Add(a(1), 1); err != nil {
-				t.Fatalf("f.Add(a(1), 1): %v", err)
-			}
+			require.NoError(t, f.Add(a(1), 1))
 			f.Close()
 			f.Close()
-			if got := f.Add(b(1), 2); got != cache.ErrClosed {
-				t.Fatalf("f.Add(b(1), 2) = %v, want %v", got, cache.ErrClosed)
-			}
-			if got := f.Replace(nil, 2); got != cache.ErrClosed {
-				t.Fatalf("f.Replace(nil, 2) = %v, want %v", got, cache.ErrClosed)
-			}
+			require.Equal(t, cache.ErrClosed, f.Add(b(1), 2))
+			require.Equal(t, cache.ErrClosed, f.Replace(nil, 2))
 			f.Resync()
-			if err := f.Pop(ctx, nothing); err != nil {
-				t.Fatalf("f.Pop(ctx, nothing): %v", err)
-			}
-			if got := f.Pop(ctx, nothing); got != cache.ErrClosed {
-				t.Fatalf("f.Pop(ctx, nothing) = %v, want %v", got, cache.ErrClosed)
-			}
+			require.NoError(t, f.Pop(ctx, nothing))
+			require.Equal(t, cache.ErrClosed, f.Pop(ctx, nothing))
 			popped, err := f.TryPop(nothing)
-			if popped {
-				t.Fatal("popped is true")
-			}
-			if err != cache.ErrClosed {
-				t.Fatalf("err = %v, want %v", err, cache.ErrClosed)
-			}
+			require.False(t, popped)
+			require.Equal(t, cache.ErrClosed, err)
 		})
 	})
 	t.Run("Close wakes it", func(t *testing.T) {
@@ -114,11 +81,7 @@ func TestPop(t *testing.T) {
 			f := newFIFO(newPods())
 			var wg sync.WaitGroup
 			// Pops until the queue is closed; the test waits for it.
-			wg.Go(func() {
-				if got := f.Pop(ctx, nothing); got != cache.ErrClosed {
-					t.Errorf("f.Pop(ctx, nothing) = %v, want %v", got, cache.ErrClosed)
-				}
-			})
+			wg.Go(func() { assert.Equal(t, cache.ErrClosed, f.Pop(ctx, nothing)) })
 			synctest.Wait()
 			f.Close()
 			wg.Wait()
@@ -129,75 +92,37 @@ func TestPop(t *testing.T) {
 			f := newFIFO(newPods())
 			var wg sync.WaitGroup
 			// Pops once; the test waits for it.
-			wg.Go(func() {
-				if err := f.Pop(ctx, nothing); err != nil {
-					t.Errorf("f.Pop(ctx, nothing): %v", err)
-				}
-			})
+			wg.Go(func() { assert.NoError(t, f.Pop(ctx, nothing)) })
 			synctest.Wait()
-			if panicOf(func() { _ = f.Pop(ctx, nothing) }) == nil {
-				t.Fatal("no panic")
-			}
-			if panicOf(func() { _, _ = f.TryPop(nothing) }) == nil {
-				t.Fatal("no panic")
-			}
-			if err := f.Add(a(1), 1); err != nil {
-				t.Fatalf("f.Add(a(1), 1): %v", err)
-			}
+			require.Panics(t, func() { _ = f.Pop(ctx, nothing) })
+			require.Panics(t, func() { _, _ = f.TryPop(nothing) })
+			require.NoError(t, f.Add(a(1), 1))
 			wg.Wait()
-			if err := f.Add(b(1), 1); err != nil {
-				t.Fatalf("f.Add(b(1), 1): %v", err)
-			}
+			require.NoError(t, f.Add(b(1), 1))
 			popped, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
-				if panicOf(func() { _, _ = f.TryPop(nothing) }) == nil {
-					t.Fatal("no panic")
-				}
+				require.Panics(t, func() { _, _ = f.TryPop(nothing) })
 				return nil
 			})
-			if !popped {
-				t.Fatal("popped is false")
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.True(t, popped)
+			require.NoError(t, err)
 		})
 	})
 	t.Run("an error from process is returned, and nothing is requeued", func(t *testing.T) {
 		f := newFIFO(newPods())
-		if err := f.Add(a(1), 1); err != nil {
-			t.Fatalf("f.Add(a(1), 1): %v", err)
-		}
+		require.NoError(t, f.Add(a(1), 1))
 		bad := errors.New("bad")
-		if got := f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { return bad }); got != bad {
-			t.Fatalf("f.Pop = %v, want %v", got, bad)
-		}
-		if got := f.Len(); got != 0 {
-			t.Fatalf("f.Len() = %v, want 0", got)
-		}
+		require.Equal(t, bad, f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { return bad }))
+		require.Zero(t, f.Len())
 	})
 	t.Run("a panic in process leaves the queue usable and holds back the version", func(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
-		if err := f.Replace([]*pod{a(1)}, 5); err != nil {
-			t.Fatalf("f.Replace([]*pod{a(1)}, 5): %v", err)
-		}
-		if panicOf(func() { _ = f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { panic("bad") }) }) == nil {
-			t.Fatal("no panic")
-		}
-		if !f.HasSynced() {
-			t.Fatal("f.HasSynced() is false")
-		}
-		if got := f.Version(); got != 0 {
-			t.Fatalf("f.Version() = %v, want 0", got)
-		}
-		if err := f.Update(a(2), 6); err != nil {
-			t.Fatalf("f.Update(a(2), 6): %v", err)
-		}
-		if got, want := drain(t, f, x), ([]string{"a: Updated 2"}); !slices.Equal(got, want) {
-			t.Fatalf("drain(t, f, x) = %q, want %q", got, want)
-		}
-		if got := f.Version(); got != 6 {
-			t.Fatalf("f.Version() = %v, want 6", got)
-		}
+		require.NoError(t, f.Replace([]*pod{a(1)}, 5))
+		require.Panics(t, func() { _ = f.Pop(ctx, func(string, cache.Deltas[*pod], bool) error { panic("bad") }) })
+		require.True(t, f.HasSynced())
+		require.Zero(t, f.Version())
+		require.NoError(t, f.Update(a(2), 6))
+		require.Equal(t, []string{"a: Updated 2"}, drain(t, f, x))
+		require.EqualValues(t, 6, f.Version())
 	})
 }

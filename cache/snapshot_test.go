@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 func TestSnapshotIsImmutable(t *testing.T) {
@@ -45,36 +44,18 @@ func TestSnapshotIsImmutable(t *testing.T) {
 			i := 0
 			for name, p := range s.All() {
 				got, ok := s.Get(name)
-				if !ok || got != p || p != want[i] || name != p.name {
-					t.Fatalf("%s: object %d: All yields %q, %v; Get returns %v, %v; want %v", what, i, name, p, got, ok, want[i])
-				}
+				require.True(t, ok && got == p && p == want[i] && name == p.name, "%s: object %d", what, i)
 				i++
 			}
-			if i != 200 {
-				t.Fatalf("%v: i = %v, want 200", what, i)
-			}
-			if got := s.Len(); got != 200 {
-				t.Fatalf("%v: s.Len() = %v, want 200", what, got)
-			}
+			require.Equal(t, 200, i, what)
+			require.Equal(t, 200, s.Len(), what)
 			_, ok := s.Get("new")
-			if ok {
-				t.Fatalf("%v: ok is true", what)
-			}
-			if got, want := slices.Collect(byNode.In(s).Values()), ([]string{"n"}); !slices.Equal(got, want) {
-				t.Fatalf("%v: slices.Collect(byNode.In(s).Values()) = %q, want %q", what, got, want)
-			}
-			if got := byNode.In(s).Len("n"); got != 200 {
-				t.Fatalf(`%v: byNode.In(s).Len("n") = %v, want 200`, what, got)
-			}
-			if diff := cmp.Diff(names(s.All()), names(byNode.In(s).All("n"))); diff != "" {
-				t.Fatalf("%v: names(byNode.In(s).All(\"n\")) mismatch (-want +got):\n%s", what, diff)
-			}
-			if got := names(byNode.In(s).All("m")); len(got) != 0 {
-				t.Fatalf(`%v: names(byNode.In(s).All("m")) = %v, want none`, what, got)
-			}
-			if err := cache.CheckInvariants(x); err != nil {
-				t.Fatalf("%v: cache.CheckInvariants(x): %v", what, err)
-			}
+			require.False(t, ok, what)
+			require.Equal(t, []string{"n"}, slices.Collect(byNode.In(s).Values()), what)
+			require.Equal(t, 200, byNode.In(s).Len("n"), what)
+			require.Equal(t, names(s.All()), names(byNode.In(s).All("n")), what)
+			require.Empty(t, names(byNode.In(s).All("m")), what)
+			require.NoError(t, cache.CheckInvariants(x), what)
 			x.Snapshot() // shares the rest, too
 		}
 	}
@@ -88,11 +69,10 @@ func TestSnapshotOmitsLaterIndexes(t *testing.T) {
 	s := x.Snapshot()
 	late := cache.AddIndex(x, podNodes)
 	other := cache.AddIndex(y, podNodes)
-	byNode.In(s)
+	require.NotPanics(t, func() { byNode.In(s) })
 	for what, ix := range map[string]*cache.Index[string, string, *pod]{"late": late, "of another indexer": other} {
-		if got, want := panicOf(func() { ix.In(s) }), "cache: Index.In: the snapshot is of another indexer, or older than the index"; got != want {
-			t.Fatalf("%v: panic = %v, want %v", what, got, want)
-		}
+		require.PanicsWithValue(t, "cache: Index.In: the snapshot is of another indexer, or older than the index",
+			func() { ix.In(s) }, what)
 	}
 }
 
@@ -103,22 +83,14 @@ func TestSnapshotCopiesFewPointers(t *testing.T) {
 		x.Upsert(&pod{name: fmt.Sprint(i), nodes: []string{"n"}})
 	}
 	var s *cache.Snapshot[string, *pod]
-	if got := testing.AllocsPerRun(10, func() { s = x.Snapshot() }); got > 10.0 {
-		t.Fatalf("testing.AllocsPerRun = %v, want at most 10.0", got)
-	}
-	if got := s.Len(); got != 10_000 {
-		t.Fatalf("s.Len() = %v, want 10_000", got)
-	}
+	require.LessOrEqual(t, testing.AllocsPerRun(10, func() { s = x.Snapshot() }), 10.0)
+	require.Equal(t, 10_000, s.Len())
 
 	p := &pod{name: "0", nodes: []string{"n"}}
 	first := testing.AllocsPerRun(1, func() { x.Snapshot(); x.Upsert(p) })
 	taken := testing.AllocsPerRun(1, func() { x.Snapshot() })
-	if got := first - taken; got != 1.0 {
-		t.Fatalf("the first change of an object copies those beside it, once: first-taken = %v, want 1.0", got)
-	}
-	if got := testing.AllocsPerRun(10, func() { x.Upsert(p) }); got != 0 {
-		t.Fatalf("testing.AllocsPerRun = %v, want 0", got)
-	}
+	require.Equal(t, 1.0, first-taken, "the first change of an object copies those beside it, once")
+	require.Zero(t, testing.AllocsPerRun(10, func() { x.Upsert(p) }))
 }
 
 // One writer updates two objects in turn, far apart in the table. Neither update changes an index.

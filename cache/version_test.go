@@ -2,10 +2,10 @@ package cache_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/stretchr/testify/require"
 )
 
 // step pops one key, with the given result.
@@ -17,66 +17,38 @@ func step(t *testing.T, f *fifo, x *cache.Indexer[string, *pod], result error) {
 		}
 		return result
 	})
-	if !popped {
-		t.Fatal("popped is false")
-	}
-	if err != result {
-		t.Fatalf("err = %v, want %v", err, result)
-	}
+	require.True(t, popped)
+	require.Equal(t, result, err)
 }
 
 func TestVersionPrecedesOldestPendingChange(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if got := f.Version(); got != 0 {
-		t.Fatalf("f.Version() = %v, want 0", got)
-	}
-	if err := f.Add(a(1), 10); err != nil {
-		t.Fatalf("f.Add(a(1), 10): %v", err)
-	}
-	if got := f.Version(); got != 0 {
-		t.Fatalf("the state before 10 is unknown: f.Version() = %v, want 0", got)
-	}
-	if err := f.Add(b(1), 20); err != nil {
-		t.Fatalf("f.Add(b(1), 20): %v", err)
-	}
-	if err := f.Update(a(2), 50); err != nil {
-		t.Fatalf("f.Update(a(2), 50): %v", err)
-	}
+	require.Zero(t, f.Version())
+	require.NoError(t, f.Add(a(1), 10))
+	require.Zero(t, f.Version(), "the state before 10 is unknown")
+	require.NoError(t, f.Add(b(1), 20))
+	require.NoError(t, f.Update(a(2), 50))
 	f.Bookmark(60)
 	step(t, f, x, nil)
-	if got := f.Version(); got != 10 {
-		t.Fatalf("a is at 50, but 20 waits: f.Version() = %v, want 10", got)
-	}
+	require.EqualValues(t, 10, f.Version(), "a is at 50, but 20 waits")
 	step(t, f, x, nil)
-	if got := f.Version(); got != 60 {
-		t.Fatalf("f.Version() = %v, want 60", got)
-	}
+	require.EqualValues(t, 60, f.Version())
 	f.Bookmark(70)
 	f.Bookmark(65)
-	if got := f.Version(); got != 70 {
-		t.Fatalf("f.Version() = %v, want 70", got)
-	}
+	require.EqualValues(t, 70, f.Version())
 }
 
 func TestKeyInProcessHoldsBackVersion(t *testing.T) {
 	f := newFIFO(newPods())
-	if err := f.Replace([]*pod{a(1)}, 10); err != nil {
-		t.Fatalf("f.Replace([]*pod{a(1)}, 10): %v", err)
-	}
+	require.NoError(t, f.Replace([]*pod{a(1)}, 10))
 	_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
 		f.Bookmark(20)
-		if got := f.Version(); got != 0 {
-			t.Fatalf("f.Version() = %v, want 0", got)
-		}
+		require.Zero(t, f.Version())
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := f.Version(); got != 20 {
-		t.Fatalf("f.Version() = %v, want 20", got)
-	}
+	require.NoError(t, err)
+	require.EqualValues(t, 20, f.Version())
 }
 
 func TestFailureHoldsBackVersion(t *testing.T) {
@@ -97,28 +69,18 @@ func TestFailureHoldsBackVersion(t *testing.T) {
 				f = newFIFO(nil)
 			}
 			f.Bookmark(10)
-			if err := f.Add(a(1), 20); err != nil {
-				t.Fatalf("f.Add(a(1), 20): %v", err)
-			}
+			require.NoError(t, f.Add(a(1), 20))
 			step(t, f, x, bad)
 			f.Bookmark(25)
-			if got := f.Version(); got != 10 {
-				t.Fatalf("%v: f.Version() = %v, want 10", what, got)
-			}
+			require.EqualValues(t, 10, f.Version(), what)
 			if known {
 				f.Resync()
 				step(t, f, x, nil)
-				if got := f.Version(); got != 10 {
-					t.Fatalf("a Sync brings no change: f.Version() = %v, want 10", got)
-				}
+				require.EqualValues(t, 10, f.Version(), "a Sync brings no change")
 			}
-			if err := change(f); err != nil {
-				t.Fatalf("%v: change(f): %v", what, err)
-			}
+			require.NoError(t, change(f), what)
 			drain(t, f, x)
-			if got := f.Version(); got != 30 {
-				t.Fatalf("%v: f.Version() = %v, want 30", what, got)
-			}
+			require.EqualValues(t, 30, f.Version(), what)
 		}
 	}
 }
@@ -131,107 +93,61 @@ func TestFailedSyncDoesNotHoldBackVersion(t *testing.T) {
 	f.Resync()
 	step(t, f, x, errors.New("bad"))
 	f.Bookmark(20)
-	if got := f.Version(); got != 20 {
-		t.Fatalf("f.Version() = %v, want 20", got)
-	}
+	require.EqualValues(t, 20, f.Version())
 }
 
 func TestResyncDoesNotChangeVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Add(a(1), 10); err != nil {
-		t.Fatalf("f.Add(a(1), 10): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 10))
 	drain(t, f, x)
 	f.Resync()
-	if got := f.Version(); got != 10 {
-		t.Fatalf("f.Version() = %v, want 10", got)
-	}
-	if err := f.Update(b(1), 20); err != nil {
-		t.Fatalf("f.Update(b(1), 20): %v", err)
-	}
-	if got := f.Version(); got != 10 {
-		t.Fatalf("f.Version() = %v, want 10", got)
-	}
+	require.EqualValues(t, 10, f.Version())
+	require.NoError(t, f.Update(b(1), 20))
+	require.EqualValues(t, 10, f.Version())
 }
 
 func TestSecondChangeAtSameVersionHoldsBackVersion(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
 	f.Bookmark(4)
-	if err := f.Add(a(1), 5); err != nil {
-		t.Fatalf("f.Add(a(1), 5): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 5))
 	drain(t, f, x)
-	if got := f.Version(); got != 5 {
-		t.Fatalf("another change at 5 is not known yet: f.Version() = %v, want 5", got)
-	}
+	require.EqualValues(t, 5, f.Version(), "another change at 5 is not known yet")
 	f.Resync()
-	if got := f.Version(); got != 5 {
-		t.Fatalf("f.Version() = %v, want 5", got)
-	}
-	if err := f.Add(b(1), 5); err != nil {
-		t.Fatalf("f.Add(b(1), 5): %v", err)
-	}
-	if got := f.Version(); got != 4 {
-		t.Fatalf("despite the Sync before it: f.Version() = %v, want 4", got)
-	}
+	require.EqualValues(t, 5, f.Version())
+	require.NoError(t, f.Add(b(1), 5))
+	require.EqualValues(t, 4, f.Version(), "despite the Sync before it")
 	step(t, f, x, nil)
-	if got := f.Version(); got != 4 {
-		t.Fatalf("f.Version() = %v, want 4", got)
-	}
+	require.EqualValues(t, 4, f.Version())
 	step(t, f, x, nil)
-	if got := f.Version(); got != 5 {
-		t.Fatalf("f.Version() = %v, want 5", got)
-	}
+	require.EqualValues(t, 5, f.Version())
 }
 
 func TestListAtOlderVersionStartsNewHistory(t *testing.T) {
 	x := newPods()
 	f := newFIFO(x)
-	if err := f.Add(a(1), 100); err != nil {
-		t.Fatalf("f.Add(a(1), 100): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 100))
 	drain(t, f, x)
-	if err := f.Update(a(2), 150); err != nil {
-		t.Fatalf("f.Update(a(2), 150): %v", err)
-	}
-	if err := f.Add(&pod{name: "c"}, 160); err != nil {
-		t.Fatalf(`f.Add(&pod{name: "c"}, 160): %v`, err)
-	}
+	require.NoError(t, f.Update(a(2), 150))
+	require.NoError(t, f.Add(&pod{name: "c"}, 160))
 	step(t, f, x, errors.New("bad"))
-	if got := f.Version(); got != 100 {
-		t.Fatalf("f.Version() = %v, want 100", got)
-	}
+	require.EqualValues(t, 100, f.Version())
 
-	if err := f.Replace([]*pod{b(1)}, 40); err != nil {
-		t.Fatalf("f.Replace([]*pod{b(1)}, 40): %v", err)
-	}
+	require.NoError(t, f.Replace([]*pod{b(1)}, 40))
 	for range 2 { // c, and b
-		if got := f.Version(); got != 0 {
-			t.Fatalf("version 100 is from another history now: f.Version() = %v, want 0", got)
-		}
+		require.Zero(t, f.Version(), "version 100 is from another history now")
 		if f.Len() > 1 {
 			_, err := f.TryPop(func(key string, deltas cache.Deltas[*pod], _ bool) error { apply(x, key, deltas); return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 	}
 	drain(t, f, x)
-	if got := f.Version(); got != 40 {
-		t.Fatalf("f.Version() = %v, want 40", got)
-	}
-	if got, want := names(x.All()), ([]string{"b"}); !slices.Equal(got, want) {
-		t.Fatalf("names(x.All()) = %q, want %q", got, want)
-	}
-	if err := f.Update(b(2), 41); err != nil {
-		t.Fatalf("f.Update(b(2), 41): %v", err)
-	}
+	require.EqualValues(t, 40, f.Version())
+	require.Equal(t, []string{"b"}, names(x.All()))
+	require.NoError(t, f.Update(b(2), 41))
 	drain(t, f, x)
-	if got := f.Version(); got != 41 {
-		t.Fatalf("f.Version() = %v, want 41", got)
-	}
+	require.EqualValues(t, 41, f.Version())
 }
 
 func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
@@ -240,41 +156,25 @@ func TestFailureBeforeNewHistoryHoldsBackVersion(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		f.Bookmark(100)
-		if err := f.Add(a(1), 150); err != nil {
-			t.Fatalf("f.Add(a(1), 150): %v", err)
-		}
+		require.NoError(t, f.Add(a(1), 150))
 		step(t, f, x, bad)
-		if err := f.Replace([]*pod{a(2)}, 120); err != nil {
-			t.Fatalf("f.Replace([]*pod{a(2)}, 120): %v", err)
-		}
+		require.NoError(t, f.Replace([]*pod{a(2)}, 120))
 		step(t, f, x, bad)
-		if got := f.Version(); got != 0 {
-			t.Fatalf("f.Version() = %v, want 0", got)
-		}
+		require.Zero(t, f.Version())
 	})
 	t.Run("a key that was being processed", func(t *testing.T) {
 		x := newPods()
 		f := newFIFO(x)
 		f.Bookmark(100)
-		if err := f.Add(a(1), 150); err != nil {
-			t.Fatalf("f.Add(a(1), 150): %v", err)
-		}
+		require.NoError(t, f.Add(a(1), 150))
 		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error {
-			if err := f.Replace([]*pod{a(2)}, 120); err != nil {
-				t.Fatalf("f.Replace([]*pod{a(2)}, 120): %v", err)
-			}
-			if got := f.Version(); got != 0 {
-				t.Fatalf("f.Version() = %v, want 0", got)
-			}
+			require.NoError(t, f.Replace([]*pod{a(2)}, 120))
+			require.Zero(t, f.Version())
 			return bad
 		})
-		if err != bad {
-			t.Fatalf("err = %v, want %v", err, bad)
-		}
+		require.Equal(t, bad, err)
 		step(t, f, x, bad)
-		if got := f.Version(); got != 0 {
-			t.Fatalf("f.Version() = %v, want 0", got)
-		}
+		require.Zero(t, f.Version())
 	})
 }
 
@@ -282,25 +182,13 @@ func TestEmptyListOfNewHistoryHoldsVersionAtZero(t *testing.T) {
 	f := must(cache.NewDeltaFIFO(podName, cache.DeltaFIFOConfig[string, *pod]{}))
 	pop := func() {
 		_, err := f.TryPop(func(string, cache.Deltas[*pod], bool) error { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
-	if err := f.Add(a(1), 1); err != nil {
-		t.Fatalf("f.Add(a(1), 1): %v", err)
-	}
+	require.NoError(t, f.Add(a(1), 1))
 	pop()
-	if err := f.Add(b(1), 5); err != nil {
-		t.Fatalf("f.Add(b(1), 5): %v", err)
-	}
-	if err := f.Replace(nil, 3); err != nil {
-		t.Fatalf("f.Replace(nil, 3): %v", err)
-	}
-	if got := f.Version(); got != 0 {
-		t.Fatalf("the deletion of b is not processed: f.Version() = %v, want 0", got)
-	}
+	require.NoError(t, f.Add(b(1), 5))
+	require.NoError(t, f.Replace(nil, 3))
+	require.Zero(t, f.Version(), "the deletion of b is not processed")
 	pop()
-	if got := f.Version(); got != 3 {
-		t.Fatalf("f.Version() = %v, want 3", got)
-	}
+	require.EqualValues(t, 3, f.Version())
 }

@@ -1,9 +1,10 @@
 package events_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/wait"
@@ -11,13 +12,9 @@ import (
 
 func TestRecorderConfigErrorsNameTheField(t *testing.T) {
 	_, err := events.NewRecorder(events.Config{Objects: -1})
-	if got, want := fmt.Sprint(err), "events: new recorder: Config.Objects is -1, must not be negative"; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
+	assert.EqualError(t, err, "events: new recorder: Config.Objects is -1, must not be negative")
 	_, err = events.NewRecorder(events.Config{Size: -1, Burst: -1, Refill: -1}) // what is negative is off
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 }
 
 func TestQueueConfigErrorsNameTheField(t *testing.T) {
@@ -29,8 +26,6 @@ func TestQueueConfigErrorsNameTheField(t *testing.T) {
 		"Config.Backoff.Duration is 0s, must be positive if another field of Config.Backoff is set": {Backoff: wait.Backoff{Steps: 3}},
 	} {
 		_, err := events.NewRecorder(cfg)
-		if got, want := fmt.Sprint(err), "events: new recorder: "+want; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.EqualError(t, err, "events: new recorder: "+want)
 	}
 }

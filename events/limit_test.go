@@ -11,7 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
@@ -30,18 +31,10 @@ func TestFloodAboutOneObjectDoesNotAffectOthers(t *testing.T) {
 			"shop Normal Before  x1", "web Warning Broken attempt 0 x1", "web Warning Broken attempt 1 x1",
 			"web Warning Broken attempt 2 x1", "shop Normal After  x1",
 		}
-		if diff := cmp.Diff(want, brief(r.Events())); diff != "" {
-			t.Errorf("brief(r.Events()) mismatch (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(want, brief(told)); diff != "" {
-			t.Errorf("brief(told) mismatch (-want +got):\n%s", diff)
-		}
-		if got, want := r.Stats(), (events.Stats{Recorded: 5, Limited: 997, Held: 5, Objects: 2}); got != want {
-			t.Errorf("r.Stats() = %+v, want %+v", got, want)
-		}
-		if err := r.CheckInvariants(); err != nil {
-			t.Fatalf("r.CheckInvariants(): %v", err)
-		}
+		assert.Equal(t, want, brief(r.Events()))
+		assert.Equal(t, want, brief(told))
+		assert.Equal(t, events.Stats{Recorded: 5, Limited: 997, Held: 5, Objects: 2}, r.Stats())
+		require.NoError(t, r.CheckInvariants())
 	})
 }
 
@@ -55,29 +48,17 @@ func TestBucketRefillsOneTokenUpToBurst(t *testing.T) {
 			r.Normal(web, "N", fmt.Sprint(n))
 			return r.Stats().Recorded > before
 		}
-		if got, want := ([]bool{admitted(), admitted(), admitted()}), ([]bool{true, true, false}); !slices.Equal(got, want) {
-			t.Errorf("[]bool{admitted(), admitted(), admitted()} = %v, want %v", got, want)
-		}
+		assert.Equal(t, []bool{true, true, false}, []bool{admitted(), admitted(), admitted()})
 		time.Sleep(time.Second - 1)
-		if admitted() {
-			t.Error("a nanosecond early: admitted() is true")
-		}
+		assert.False(t, admitted(), "a nanosecond early")
 		time.Sleep(time.Nanosecond)
-		if got, want := ([]bool{admitted(), admitted()}), ([]bool{true, false}); !slices.Equal(got, want) {
-			t.Errorf("[]bool{admitted(), admitted()} = %v, want %v", got, want)
-		}
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()})
 		time.Sleep(1500 * time.Millisecond)
-		if got, want := ([]bool{admitted(), admitted()}), ([]bool{true, false}); !slices.Equal(got, want) {
-			t.Errorf("half a token stays: []bool{admitted(), admitted()} = %v, want %v", got, want)
-		}
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()}, "half a token stays")
 		time.Sleep(500 * time.Millisecond)
-		if got, want := ([]bool{admitted(), admitted()}), ([]bool{true, false}); !slices.Equal(got, want) {
-			t.Errorf("and becomes one: []bool{admitted(), admitted()} = %v, want %v", got, want)
-		}
+		assert.Equal(t, []bool{true, false}, []bool{admitted(), admitted()}, "and becomes one")
 		time.Sleep(time.Hour)
-		if got, want := ([]bool{admitted(), admitted(), admitted()}), ([]bool{true, true, false}); !slices.Equal(got, want) {
-			t.Errorf("no more than the burst: []bool{admitted(), admitted(), admitted()} = %v, want %v", got, want)
-		}
+		assert.Equal(t, []bool{true, true, false}, []bool{admitted(), admitted(), admitted()}, "no more than the burst")
 	})
 }
 
@@ -89,22 +70,14 @@ func TestFloodOfRepeatsIsCountedAndTakesNoTokens(t *testing.T) {
 			r.Warning(web, "Broken", "")
 		}
 		r.Normal(web, "Mended", "")
-		if diff := cmp.Diff([]string{
+		assert.Equal(t, []string{
 			"web Warning Broken  x1", "web Warning Broken  x2", "web Warning Broken  x3", "web Normal Mended  x1",
-		}, brief(told)); diff != "" {
-			t.Errorf("one is new, two are repeats within the limit: brief(told) mismatch (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"web Warning Broken  x100", "web Normal Mended  x1"}, brief(r.Events())); diff != "" {
-			t.Errorf("brief(r.Events()) mismatch (-want +got):\n%s", diff)
-		}
-		if got, want := r.Stats(), (events.Stats{Recorded: 101, Untold: 97, Held: 2, Objects: 1}); got != want {
-			t.Errorf("r.Stats() = %+v, want %+v", got, want)
-		}
+		}, brief(told), "one is new, two are repeats within the limit")
+		assert.Equal(t, []string{"web Warning Broken  x100", "web Normal Mended  x1"}, brief(r.Events()))
+		assert.Equal(t, events.Stats{Recorded: 101, Untold: 97, Held: 2, Objects: 1}, r.Stats())
 		time.Sleep(time.Minute)
 		r.Warning(web, "Broken", "")
-		if got := told[len(told)-1].Count; got != 101 {
-			t.Errorf("the next delivery has the full count: told[len(told)-1].Count = %v, want 101", got)
-		}
+		assert.Equal(t, 101, told[len(told)-1].Count, "the next delivery has the full count")
 	})
 }
 
@@ -114,23 +87,15 @@ func TestQuietObjectsAreForgotten(t *testing.T) {
 		about := func(n int) store.Ref { return store.Ref{Kind: "pod", Key: fmt.Sprint(n)} }
 		for n := range 1000 {
 			r.Normal(about(n), "Started", "")
-			if got := r.Stats().Objects; got > 50 {
-				t.Fatalf("r.Stats().Objects = %v, want at most 50", got)
-			}
+			require.LessOrEqual(t, r.Stats().Objects, 50)
 		}
-		if err := r.CheckInvariants(); err != nil {
-			t.Fatalf("r.CheckInvariants(): %v", err)
-		}
+		require.NoError(t, r.CheckInvariants())
 		time.Sleep(2 * time.Second) // all buckets are full
 		for n := range 60 {
 			r.Normal(web, "N", fmt.Sprint(n))
 		}
-		if got := r.Stats().Objects; got != 1 {
-			t.Errorf("r.Stats().Objects = %v, want 1", got)
-		}
-		if err := r.CheckInvariants(); err != nil {
-			t.Fatalf("r.CheckInvariants(): %v", err)
-		}
+		assert.Equal(t, 1, r.Stats().Objects)
+		require.NoError(t, r.CheckInvariants())
 	})
 }
 
@@ -141,12 +106,8 @@ func TestFloodingObjectStaysLimitedAmongMany(t *testing.T) {
 			r.Normal(web, "N", fmt.Sprint(n)) // a dropped event counts as a use
 			r.Normal(store.Ref{Kind: "pod", Key: fmt.Sprint(n)}, "Started", "")
 		}
-		if got := r.EventsFor(web); len(got) != 2 {
-			t.Errorf("len(r.EventsFor(web)) = %d, want 2: %v", len(got), got)
-		}
-		if got := r.Stats().Limited; got != 98 {
-			t.Errorf("r.Stats().Limited = %v, want 98", got)
-		}
+		assert.Len(t, r.EventsFor(web), 2)
+		assert.EqualValues(t, 98, r.Stats().Limited)
 	})
 }
 
@@ -158,12 +119,8 @@ func TestNegativeOrHugeBurstAndRefillDisableLimit(t *testing.T) {
 		for n := range 100 {
 			r.Normal(web, "N", fmt.Sprint(n))
 		}
-		if got := r.Events(); len(got) != 100 {
-			t.Errorf("%v: len(r.Events()) = %d, want 100: %v", cfg, len(got), got)
-		}
-		if err := r.CheckInvariants(); err != nil {
-			t.Fatalf("r.CheckInvariants(): %v", err)
-		}
+		assert.Len(t, r.Events(), 100, cfg)
+		require.NoError(t, r.CheckInvariants())
 	}
 }
 
@@ -174,17 +131,11 @@ func TestBurstIsLimitedWithAnyRefill(t *testing.T) {
 			for n := range 100 {
 				r.Normal(web, "N", fmt.Sprint(n))
 			}
-			if got := r.Events(); len(got) != 3 {
-				t.Errorf("%v: len(r.Events()) = %d, want 3: %v", refill, len(got), got)
-			}
+			assert.Len(t, r.Events(), 3, refill)
 			time.Sleep(365 * 24 * time.Hour)
 			r.Normal(web, "N", "a year later")
-			if got := r.Events(); len(got) != 3 {
-				t.Errorf("%v: len(r.Events()) = %d, want 3: %v", refill, len(got), got)
-			}
-			if err := r.CheckInvariants(); err != nil {
-				t.Fatalf("r.CheckInvariants(): %v", err)
-			}
+			assert.Len(t, r.Events(), 3, refill)
+			require.NoError(t, r.CheckInvariants())
 		})
 	}
 }
@@ -199,17 +150,11 @@ func TestDefaultLimitIs25EventsAndOnePerMinute(t *testing.T) {
 			}
 			return int(r.Stats().Recorded - before)
 		}
-		if got := flood(); got != 25 {
-			t.Errorf("flood() = %v, want 25", got)
-		}
+		assert.Equal(t, 25, flood())
 		time.Sleep(5 * time.Minute)
-		if got := flood(); got != 5 {
-			t.Errorf("flood() = %v, want 5", got)
-		}
+		assert.Equal(t, 5, flood())
 		time.Sleep(24 * time.Hour)
-		if got := flood(); got != 25 {
-			t.Errorf("flood() = %v, want 25", got)
-		}
+		assert.Equal(t, 25, flood())
 	})
 }
 
@@ -225,12 +170,8 @@ func TestLongMessageIsCutBetweenRunes(t *testing.T) {
 		r.Normal(web, "N", message)
 		r.Normal(web, "N", message+"!")
 		got := r.Events()[0].Message
-		if got != want {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if got, want := utf8.ValidString(got), utf8.ValidString(message); got != want {
-			t.Errorf("utf8.ValidString(got) = %v, want %v", got, want)
-		}
+		assert.Equal(t, want, got)
+		assert.Equal(t, utf8.ValidString(message), utf8.ValidString(got))
 	}
 }
 
@@ -272,9 +213,7 @@ func TestLimitsMatchTokenBuckets(t *testing.T) {
 				r.Normal(about, reason, "")
 				repeat := slices.Contains(held, id)
 				admitted := take(fmt.Sprint(about.Key, repeat))
-				if got := told.Count > 0; got != admitted {
-					t.Fatalf("told: told.Count > 0 = %v, want %v", got, admitted)
-				}
+				require.Equal(t, admitted, told.Count > 0, "told")
 				if repeat || admitted {
 					held = append(slices.DeleteFunc(held, func(h string) bool { return h == id }), id)
 					held = held[max(0, len(held)-4):]
@@ -283,12 +222,8 @@ func TestLimitsMatchTokenBuckets(t *testing.T) {
 				for _, e := range r.Events() {
 					got = append(got, e.About.Key+e.Reason)
 				}
-				if !slices.Equal(got, held) {
-					t.Fatalf("r.Events() has %q, want %q", got, held)
-				}
-				if err := r.CheckInvariants(); err != nil {
-					t.Fatalf("r.CheckInvariants(): %v", err)
-				}
+				require.Equal(t, held, got)
+				require.NoError(t, r.CheckInvariants())
 			}
 		}
 	})

@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/retry"
@@ -67,9 +67,7 @@ func run(t *testing.T, q *events.Queue) (stop func()) {
 	go func() { done <- q.Run(ctx) }() // ends with cancel; waited for by stop
 	return func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Fatalf("<-done: %v", err)
-		}
+		require.NoError(t, <-done)
 	}
 }
 
@@ -83,18 +81,12 @@ func TestEventsAreDeliveredInOrder(t *testing.T) {
 		synctest.Wait()
 		q.Put(event("C", 1))
 		synctest.Wait()
-		if got, want := s.all(), ([]string{"A x1", "B x1", "C x1"}); !slices.Equal(got, want) {
-			t.Errorf("s.all() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"A x1", "B x1", "C x1"}, s.all())
 		stop()
 		q.Put(event("D", 1))
-		if got, want := q.Stats(), (events.QueueStats{Waiting: 1, Delivered: 3}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Equal(t, events.QueueStats{Waiting: 1, Delivered: 3}, q.Stats())
 		run(t, q)() // a queue may be run again
-		if got := s.all()[3]; got != "D x1" {
-			t.Errorf("s.all()[3] = %q, want %q", got, "D x1")
-		}
+		assert.Equal(t, "D x1", s.all()[3])
 	})
 }
 
@@ -109,24 +101,14 @@ func TestPutNeverBlocksAndDropsOldest(t *testing.T) {
 		start := time.Now()
 		for n := range 100 {
 			q.Put(event(fmt.Sprint(n), 1))
-			if err := q.CheckInvariants(n+2, 1); err != nil {
-				t.Fatalf("q.CheckInvariants(n+2, 1): %v", err)
-			}
+			require.NoError(t, q.CheckInvariants(n+2, 1))
 		}
-		if got := time.Since(start); got != 0 {
-			t.Errorf("time.Since(start) = %v, want 0", got)
-		}
-		if got, want := q.Stats(), (events.QueueStats{Waiting: 3, Dropped: 97}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, events.QueueStats{Waiting: 3, Dropped: 97}, q.Stats())
 		close(hold)
 		stop()
-		if got, want := s.all(), ([]string{"first x1", "97 x1", "98 x1", "99 x1"}); !slices.Equal(got, want) {
-			t.Errorf("s.all() = %q, want %q", got, want)
-		}
-		if got, want := q.Stats(), (events.QueueStats{Delivered: 4, Dropped: 97}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Equal(t, []string{"first x1", "97 x1", "98 x1", "99 x1"}, s.all())
+		assert.Equal(t, events.QueueStats{Delivered: 4, Dropped: 97}, q.Stats())
 	})
 }
 
@@ -142,20 +124,12 @@ func TestRepeatsOfQueuedEventAreMerged(t *testing.T) {
 		q.Put(event("A", 50)) // late
 		again := event("B", 1)
 		again.First = again.First.Add(time.Hour) // made room meanwhile, and was recorded anew
-		if got, want := q.Stats(), (events.QueueStats{Waiting: 2, Merged: 101}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Equal(t, events.QueueStats{Waiting: 2, Merged: 101}, q.Stats())
 		q.Put(again)
-		if got, want := q.Stats(), (events.QueueStats{Waiting: 2, Merged: 101, Dropped: 1}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
-		if err := q.CheckInvariants(104, 0); err != nil {
-			t.Fatalf("q.CheckInvariants(104, 0): %v", err)
-		}
+		assert.Equal(t, events.QueueStats{Waiting: 2, Merged: 101, Dropped: 1}, q.Stats())
+		require.NoError(t, q.CheckInvariants(104, 0))
 		run(t, q)()
-		if got, want := s.all(), ([]string{"B x1", "B x1"}); !slices.Equal(got, want) {
-			t.Errorf("s.all() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"B x1", "B x1"}, s.all())
 	})
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
@@ -164,9 +138,7 @@ func TestRepeatsOfQueuedEventAreMerged(t *testing.T) {
 			q.Put(event("A", n))
 		}
 		run(t, q)()
-		if got, want := s.all(), ([]string{"A x3"}); !slices.Equal(got, want) {
-			t.Errorf("s.all() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"A x3"}, s.all())
 	})
 }
 
@@ -196,19 +168,11 @@ func TestEventIsRetriedWithBackoffThenDropped(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		s := time.Second
-		if want := ([]time.Duration{0, s, 3 * s, 7 * s, 7 * s, 7 * s}); !slices.Equal(at, want) {
-			t.Errorf("at = %v, want %v", at, want)
-		}
-		if got, want := q.Stats(), (events.QueueStats{Delivered: 1, Failed: 2}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Equal(t, []time.Duration{0, s, 3 * s, 7 * s, 7 * s, 7 * s}, at)
+		assert.Equal(t, events.QueueStats{Delivered: 1, Failed: 2}, q.Stats())
 		stop()
-		if got, want := log.String(), `level=WARN msg="event not delivered" kind=app key=web reason=Never error=`; !strings.Contains(got, want) {
-			t.Errorf("log.String() = %q, want it to contain %q", got, want)
-		}
-		if got := bytes.Count(log.Bytes(), []byte("\n")); got != 2 {
-			t.Errorf(`one line each: bytes.Count(log.Bytes(), []byte("\n")) = %v, want 2`, got)
-		}
+		assert.Contains(t, log.String(), `level=WARN msg="event not delivered" kind=app key=web reason=Never error=`)
+		assert.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")), "one line each")
 	})
 }
 
@@ -219,16 +183,10 @@ func TestDefaultBackoffMakesFiveAttemptsWithinHalfAMinute(t *testing.T) {
 		stop := run(t, q)
 		q.Put(event("A", 1))
 		time.Sleep(14 * time.Second)
-		if got := q.Stats().Failed; got != 0 {
-			t.Errorf("q.Stats().Failed = %v, want 0", got)
-		}
+		assert.Zero(t, q.Stats().Failed)
 		time.Sleep(10 * time.Second)
-		if got := s.all(); len(got) != 5 {
-			t.Errorf("len(s.all()) = %d, want 5: %v", len(got), got)
-		}
-		if got := q.Stats().Failed; got != 1 {
-			t.Errorf("q.Stats().Failed = %v, want 1", got)
-		}
+		assert.Len(t, s.all(), 5)
+		assert.EqualValues(t, 1, q.Stats().Failed)
 		stop()
 	})
 }
@@ -251,15 +209,9 @@ func TestStopDrainsQueueAndLetsSinkFinish(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		start := time.Now()
 		stop()
-		if got := time.Since(start); got != 2500*time.Millisecond {
-			t.Errorf("time.Since(start) = %v, want %v", got, 2500*time.Millisecond)
-		}
-		if got, want := s.all(), ([]string{"A x1", "B x1", "C x1"}); !slices.Equal(got, want) {
-			t.Errorf("s.all() = %q, want %q", got, want)
-		}
-		if got, want := q.Stats(), (events.QueueStats{Delivered: 3}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
+		assert.Equal(t, 2500*time.Millisecond, time.Since(start))
+		assert.Equal(t, []string{"A x1", "B x1", "C x1"}, s.all())
+		assert.Equal(t, events.QueueStats{Delivered: 3}, q.Stats())
 	})
 }
 
@@ -293,26 +245,14 @@ func TestDrainTimeoutLeavesEventsToNextRun(t *testing.T) {
 					}
 				})
 				stop()
-				if got := time.Since(start); got != time.Minute {
-					t.Errorf("time.Since(start) = %v, want %v", got, time.Minute)
-				}
-				if got := q.Stats(); got != c.stats {
-					t.Errorf("q.Stats() = %+v, want %+v", got, c.stats)
-				}
-				if got, want := log.String(), fmt.Sprintf("msg=\"events not delivered yet\" events=%d", c.stats.Waiting); !strings.Contains(got, want) {
-					t.Errorf("log.String() = %q, want it to contain %q", got, want)
-				}
-				if got, unwanted := log.String(), "msg=\"event not delivered\""; strings.Contains(got, unwanted) {
-					t.Errorf("it is delivered by the next Run: log.String() = %q, want it not to contain %q", got, unwanted)
-				}
-				if err := q.CheckInvariants(2+len(c.meanwhile), 0); err != nil {
-					t.Fatalf("q.CheckInvariants(2+len(c.meanwhile), 0): %v", err)
-				}
+				assert.Equal(t, time.Minute, time.Since(start))
+				assert.Equal(t, c.stats, q.Stats())
+				assert.Contains(t, log.String(), fmt.Sprintf("msg=\"events not delivered yet\" events=%d", c.stats.Waiting))
+				assert.NotContains(t, log.String(), "msg=\"event not delivered\"", "it is delivered by the next Run")
+				require.NoError(t, q.CheckInvariants(2+len(c.meanwhile), 0))
 				s.do, s.got = nil, nil
 				run(t, q)()
-				if diff := cmp.Diff(c.want, s.all()); diff != "" {
-					t.Errorf("s.all() mismatch (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, c.want, s.all())
 			})
 		})
 	}
@@ -328,23 +268,13 @@ func TestPanickingSinkFailsEventAndNextRunContinues(t *testing.T) {
 				q.Put(event("B", 1))
 				var g wait.Group
 				g.Start(t.Context(), q.Run)
-				if err := g.Wait(); err == nil {
-					t.Fatal("the caller of Run gets the error: g.Wait() = nil, want an error")
-				}
-				if got, want := q.Stats(), (events.QueueStats{Failed: 1, Waiting: 1}); got != want {
-					t.Errorf("q.Stats() = %+v, want %+v", got, want)
-				}
-				if err := q.CheckInvariants(2, 0); err != nil {
-					t.Fatalf("q.CheckInvariants(2, 0): %v", err)
-				}
+				require.Error(t, g.Wait(), "the caller of Run gets the error")
+				assert.Equal(t, events.QueueStats{Failed: 1, Waiting: 1}, q.Stats())
+				require.NoError(t, q.CheckInvariants(2, 0))
 				s.do = nil
 				run(t, q)()
-				if got, want := s.all(), ([]string{"A x1", "B x1"}); !slices.Equal(got, want) {
-					t.Errorf("s.all() = %q, want %q", got, want)
-				}
-				if got, want := q.Stats(), (events.QueueStats{Failed: 1, Delivered: 1}); got != want {
-					t.Errorf("q.Stats() = %+v, want %+v", got, want)
-				}
+				assert.Equal(t, []string{"A x1", "B x1"}, s.all())
+				assert.Equal(t, events.QueueStats{Failed: 1, Delivered: 1}, q.Stats())
 			})
 		})
 	}
@@ -355,9 +285,7 @@ func TestQueueRunsOnceAtATime(t *testing.T) {
 		q := newQueue(t, (&slow{}).write, events.QueueConfig{})
 		stop := run(t, q)
 		synctest.Wait()
-		if err := q.Run(t.Context()); !errors.Is(err, events.ErrRunning) {
-			t.Fatalf("q.Run(ctx) = %v, want %v", err, events.ErrRunning)
-		}
+		require.ErrorIs(t, q.Run(t.Context()), events.ErrRunning)
 		stop()
 	})
 }
@@ -419,15 +347,9 @@ func TestQueueMatchesSlice(t *testing.T) {
 					inFlight = 1
 				}
 				want.Waiting = len(waiting)
-				if got := q.Stats(); got != want {
-					t.Fatalf("q.Stats() = %+v, want %+v", got, want)
-				}
-				if all := s.all(); !slices.Equal(all, got) {
-					t.Fatalf("s.all() = %q, want %q", all, got)
-				}
-				if err := q.CheckInvariants(put, inFlight); err != nil {
-					t.Fatalf("q.CheckInvariants(put, inFlight): %v", err)
-				}
+				require.Equal(t, want, q.Stats())
+				require.Equal(t, got, s.all())
+				require.NoError(t, q.CheckInvariants(put, inFlight))
 			}
 			close(verdicts) // the rest is taken
 			stop()
@@ -459,20 +381,12 @@ func TestConcurrentRecordIntoRestartingQueue(t *testing.T) {
 	}
 	wg.Wait()
 	run(t, q)()
-	if err := q.CheckInvariants(writers*each, 0); err != nil {
-		t.Fatalf("q.CheckInvariants(writers*each, 0): %v", err)
-	}
-	if got := q.Stats().Dropped; got != 0 {
-		t.Errorf("eight events fit: q.Stats().Dropped = %v, want 0", got)
-	}
+	require.NoError(t, q.CheckInvariants(writers*each, 0))
+	assert.Zero(t, q.Stats().Dropped, "eight events fit")
 	for _, e := range r.Events() {
-		if last[e.Reason] != e.Count {
-			t.Errorf("the final state was delivered: last[e.Reason] = %v, want %v", last[e.Reason], e.Count)
-		}
+		assert.Equal(t, e.Count, last[e.Reason], "the final state was delivered")
 	}
-	if len(last) != 8 {
-		t.Fatalf("len(last) = %d, want 8: %v", len(last), last)
-	}
+	require.Len(t, last, 8)
 }
 
 func TestEventsPutBeforeStopAreDelivered(t *testing.T) {
@@ -484,8 +398,6 @@ func TestEventsPutBeforeStopAreDelivered(t *testing.T) {
 		}
 		q.Put(event(fmt.Sprint(n), 1))
 		stop()
-		if got, want := q.Stats(), (events.QueueStats{Delivered: uint64(n + 1)}); got != want {
-			t.Fatalf("q.Stats() = %+v, want %+v", got, want)
-		}
+		require.Equal(t, events.QueueStats{Delivered: uint64(n + 1)}, q.Stats())
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
@@ -34,20 +35,14 @@ func brief(all []events.Event) []string {
 
 func TestEventsAreHeldInChronologicalOrder(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{}))
-	if got := r.Events(); len(got) != 0 {
-		t.Fatalf("r.Events() = %v, want none", got)
-	}
+	require.Empty(t, r.Events())
 	r.Normal(web, "Scaled", "to 3")
 	r.Warning(web, "NoCapacity", "no machine")
 	r.Normal(shop, "Scaled", "to 3")
-	if err := r.CheckInvariants(); err != nil {
-		t.Fatalf("r.CheckInvariants(): %v", err)
-	}
-	if diff := cmp.Diff([]string{
+	require.NoError(t, r.CheckInvariants())
+	assert.Equal(t, []string{
 		"web Normal Scaled to 3 x1", "web Warning NoCapacity no machine x1", "shop Normal Scaled to 3 x1",
-	}, brief(r.Events())); diff != "" {
-		t.Errorf("brief(r.Events()) mismatch (-want +got):\n%s", diff)
-	}
+	}, brief(r.Events()))
 }
 
 func TestRepeatIsCountedAndBecomesNewest(t *testing.T) {
@@ -60,24 +55,12 @@ func TestRepeatIsCountedAndBecomesNewest(t *testing.T) {
 		time.Sleep(time.Second)
 		r.Normal(web, "Scaled", "to 3")
 		all := r.Events()
-		if diff := cmp.Diff([]string{"shop Normal Scaled to 3 x1", "web Normal Scaled to 3 x2"}, brief(all)); diff != "" {
-			t.Fatalf("brief(all) mismatch (-want +got):\n%s", diff)
-		}
-		if !all[1].First.Equal(start) {
-			t.Error("all[1].First.Equal(start) is false")
-		}
-		if !all[1].Last.Equal(start.Add(2 * time.Second)) {
-			t.Error("all[1].Last.Equal(start.Add(2*time.Second)) is false")
-		}
-		if !all[0].First.Equal(start.Add(time.Second)) {
-			t.Error("all[0].First.Equal(start.Add(time.Second)) is false")
-		}
-		if !all[0].Last.Equal(start.Add(time.Second)) {
-			t.Error("all[0].Last.Equal(start.Add(time.Second)) is false")
-		}
-		if err := r.CheckInvariants(); err != nil {
-			t.Fatalf("r.CheckInvariants(): %v", err)
-		}
+		require.Equal(t, []string{"shop Normal Scaled to 3 x1", "web Normal Scaled to 3 x2"}, brief(all))
+		assert.True(t, all[1].First.Equal(start))
+		assert.True(t, all[1].Last.Equal(start.Add(2*time.Second)))
+		assert.True(t, all[0].First.Equal(start.Add(time.Second)))
+		assert.True(t, all[0].Last.Equal(start.Add(time.Second)))
+		require.NoError(t, r.CheckInvariants())
 	})
 }
 
@@ -91,13 +74,9 @@ func TestDifferentEventsAreNotMerged(t *testing.T) {
 	r.Normal(store.Ref{Kind: "app", Key: "web", UID: "u9"}, "Scaled", "to 3")
 	r.Normal(store.Ref{Kind: "app", Key: "other", UID: "u1"}, "Scaled", "to 3")
 	for _, e := range r.Events() {
-		if e.Count != 1 {
-			t.Errorf("%v: e.Count = %v, want 1", e, e.Count)
-		}
+		assert.Equal(t, 1, e.Count, e)
 	}
-	if got := r.Events(); len(got) != 7 {
-		t.Errorf("len(r.Events()) = %d, want 7: %v", len(got), got)
-	}
+	assert.Len(t, r.Events(), 7)
 }
 
 func TestDroppedEventStartsAgainFromOne(t *testing.T) {
@@ -106,17 +85,11 @@ func TestDroppedEventStartsAgainFromOne(t *testing.T) {
 	r.Normal(web, "A", "")
 	r.Normal(web, "B", "")
 	r.Normal(web, "C", "")
-	if got, want := brief(r.Events()), ([]string{"web Normal B  x1", "web Normal C  x1"}); !slices.Equal(got, want) {
-		t.Fatalf("brief(r.Events()) = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{"web Normal B  x1", "web Normal C  x1"}, brief(r.Events()))
 	r.Normal(web, "B", "") // the newest now, so that C goes next
 	r.Normal(web, "A", "")
-	if got, want := brief(r.Events()), ([]string{"web Normal B  x2", "web Normal A  x1"}); !slices.Equal(got, want) {
-		t.Fatalf("brief(r.Events()) = %q, want %q", got, want)
-	}
-	if err := r.CheckInvariants(); err != nil {
-		t.Fatalf("r.CheckInvariants(): %v", err)
-	}
+	require.Equal(t, []string{"web Normal B  x2", "web Normal A  x1"}, brief(r.Events()))
+	require.NoError(t, r.CheckInvariants())
 }
 
 func TestDefaultSizeIs256(t *testing.T) {
@@ -125,15 +98,9 @@ func TestDefaultSizeIs256(t *testing.T) {
 		r.Normal(web, "N", fmt.Sprint(n))
 	}
 	all := r.Events()
-	if len(all) != 256 {
-		t.Fatalf("len(all) = %d, want 256: %v", len(all), all)
-	}
-	if all[0].Message != "44" {
-		t.Errorf("all[0].Message = %q, want %q", all[0].Message, "44")
-	}
-	if all[255].Message != "299" {
-		t.Errorf("all[255].Message = %q, want %q", all[255].Message, "299")
-	}
+	require.Len(t, all, 256)
+	assert.Equal(t, "44", all[0].Message)
+	assert.Equal(t, "299", all[255].Message)
 }
 
 func TestNegativeSizeHoldsNothingAndStillCallsSink(t *testing.T) {
@@ -141,15 +108,9 @@ func TestNegativeSizeHoldsNothingAndStillCallsSink(t *testing.T) {
 	r := must(events.NewRecorder(events.Config{Size: -1, Sink: func(e events.Event) { told = append(told, e) }}))
 	r.Normal(web, "A", "")
 	r.Normal(web, "A", "")
-	if got := r.Events(); len(got) != 0 {
-		t.Errorf("r.Events() = %v, want none", got)
-	}
-	if got, want := brief(told), ([]string{"web Normal A  x1", "web Normal A  x1"}); !slices.Equal(got, want) {
-		t.Errorf("brief(told) = %q, want %q", got, want)
-	}
-	if err := r.CheckInvariants(); err != nil {
-		t.Fatalf("r.CheckInvariants(): %v", err)
-	}
+	assert.Empty(t, r.Events())
+	assert.Equal(t, []string{"web Normal A  x1", "web Normal A  x1"}, brief(told))
+	require.NoError(t, r.CheckInvariants())
 }
 
 func TestEventsOfOneOrAllIncarnations(t *testing.T) {
@@ -159,18 +120,11 @@ func TestEventsOfOneOrAllIncarnations(t *testing.T) {
 	r.Normal(shop, "Created", "")
 	r.Normal(store.Ref{Kind: "job", Key: "web", UID: "u1"}, "Created", "")
 	r.Warning(again, "Broken", "")
-	if got, want := brief(r.EventsFor(web)), ([]string{"web Normal Created  x1"}); !slices.Equal(got, want) {
-		t.Errorf("brief(r.EventsFor(web)) = %q, want %q", got, want)
-	}
-	if got, want := brief(r.EventsFor(again)), ([]string{"web Warning Broken  x1"}); !slices.Equal(got, want) {
-		t.Errorf("brief(r.EventsFor(again)) = %q, want %q", got, want)
-	}
-	if diff := cmp.Diff([]string{"web Normal Created  x1", "web Warning Broken  x1"}, brief(r.EventsFor(store.Ref{Kind: "app", Key: "web"}))); diff != "" {
-		t.Errorf("brief(r.EventsFor(store.Ref{Kind: \"app\", Key: \"web\"})) mismatch (-want +got):\n%s", diff)
-	}
-	if got := r.EventsFor(store.Ref{Kind: "app", Key: "none"}); len(got) != 0 {
-		t.Errorf(`r.EventsFor(store.Ref{Kind: "app", Key: "none"}) = %v, want none`, got)
-	}
+	assert.Equal(t, []string{"web Normal Created  x1"}, brief(r.EventsFor(web)))
+	assert.Equal(t, []string{"web Warning Broken  x1"}, brief(r.EventsFor(again)))
+	assert.Equal(t, []string{"web Normal Created  x1", "web Warning Broken  x1"},
+		brief(r.EventsFor(store.Ref{Kind: "app", Key: "web"})))
+	assert.Empty(t, r.EventsFor(store.Ref{Kind: "app", Key: "none"}))
 }
 
 func TestSinkReceivesEveryCallWithCurrentEvent(t *testing.T) {
@@ -179,12 +133,8 @@ func TestSinkReceivesEveryCallWithCurrentEvent(t *testing.T) {
 	r.Normal(web, "A", "")
 	r.Warning(shop, "B", "")
 	r.Normal(web, "A", "")
-	if diff := cmp.Diff([]string{"web Normal A  x1", "shop Warning B  x1", "web Normal A  x2"}, brief(told)); diff != "" {
-		t.Errorf("brief(told) mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(r.Events()[1], told[2]); diff != "" {
-		t.Errorf("told[2] mismatch (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, []string{"web Normal A  x1", "shop Warning B  x1", "web Normal A  x2"}, brief(told))
+	assert.Equal(t, r.Events()[1], told[2])
 }
 
 func TestSinkMayUseRecorder(t *testing.T) {
@@ -197,9 +147,7 @@ func TestSinkMayUseRecorder(t *testing.T) {
 		}
 	}}))
 	r.Normal(web, "A", "")
-	if seen != 2 {
-		t.Errorf("seen = %v, want 2", seen)
-	}
+	assert.Equal(t, 2, seen)
 }
 
 func TestEventsReturnsCopy(t *testing.T) {
@@ -208,18 +156,12 @@ func TestEventsReturnsCopy(t *testing.T) {
 	all := r.Events()
 	all[0].Message = "spoilt"
 	r.Normal(web, "A", "")
-	if got, want := brief(r.Events()), ([]string{"web Normal A  x2"}); !slices.Equal(got, want) {
-		t.Errorf("brief(r.Events()) = %q, want %q", got, want)
-	}
-	if all[0].Count != 1 {
-		t.Errorf("all[0].Count = %v, want 1", all[0].Count)
-	}
+	assert.Equal(t, []string{"web Normal A  x2"}, brief(r.Events()))
+	assert.Equal(t, 1, all[0].Count)
 }
 
 func TestTypesHaveNames(t *testing.T) {
-	if got := fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)); got != "Normal Warning Unknown" {
-		t.Errorf(`fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)) = %q, want %q`, got, "Normal Warning Unknown")
-	}
+	assert.Equal(t, "Normal Warning Unknown", fmt.Sprint(events.Normal, " ", events.Warning, " ", events.Type(0)))
 }
 
 // The model is a slice. After every random call, both hold the same events.
@@ -249,15 +191,9 @@ func TestRecorderMatchesSlice(t *testing.T) {
 				}
 				model = append(model, e)
 				model = model[max(0, len(model)-size):]
-				if got := r.Events(); !slices.Equal(got, model) {
-					t.Fatalf("r.Events() mismatch (-want +got):\n%s", cmp.Diff(model, got))
-				}
-				if told != e {
-					t.Fatalf("told = %v, want %v", told, e)
-				}
-				if err := r.CheckInvariants(); err != nil {
-					t.Fatalf("r.CheckInvariants(): %v", err)
-				}
+				require.Equal(t, model, r.Events())
+				require.Equal(t, e, told)
+				require.NoError(t, r.CheckInvariants())
 			}
 		}
 	})
@@ -280,25 +216,15 @@ func TestConcurrentRecordAndRead(t *testing.T) {
 			for n := range each {
 				r.Normal(web, "Same", "")
 				r.Warning(shop, "Other", fmt.Sprint(g%4, n%2)) // 8 different ones, which fit beside it
-				if got := len(r.Events()); got > 9 {
-					t.Errorf("len(r.Events()) = %v, want at most 9", got)
-				}
-				if got := r.EventsFor(web); len(got) != 1 {
-					t.Errorf("len(r.EventsFor(web)) = %d, want 1: %v", len(got), got)
-				}
+				assert.LessOrEqual(t, len(r.Events()), 9)
+				assert.Len(t, r.EventsFor(web), 1)
 			}
 		})
 	}
 	wg.Wait()
-	if err := r.CheckInvariants(); err != nil {
-		t.Fatalf("r.CheckInvariants(): %v", err)
-	}
-	if got := r.EventsFor(web)[0].Count; got != writers*each {
-		t.Errorf("r.EventsFor(web)[0].Count = %v, want %v", got, writers*each)
-	}
-	if len(told) != writers*each {
-		t.Errorf("the sink got each count once: len(told) = %d, want %d: %v", len(told), writers*each, told)
-	}
+	require.NoError(t, r.CheckInvariants())
+	assert.Equal(t, writers*each, r.EventsFor(web)[0].Count)
+	assert.Len(t, told, writers*each, "the sink got each count once")
 }
 
 func TestSlogSinkLogsEveryField(t *testing.T) {
@@ -314,11 +240,7 @@ func TestSlogSinkLogsEveryField(t *testing.T) {
 		`level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine" count=1`,
 		`level=WARN msg=event kind=app key=web uid=u1 reason=NoCapacity message="no machine" count=2`,
 	} {
-		if !strings.Contains(lines[i], want) {
-			t.Errorf("lines[i] = %q, want it to contain %q", lines[i], want)
-		}
+		assert.Contains(t, lines[i], want)
 	}
-	if len(lines) != 3 {
-		t.Errorf("len(lines) = %d, want 3: %v", len(lines), lines)
-	}
+	assert.Len(t, lines, 3)
 }

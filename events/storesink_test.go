@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
@@ -25,9 +25,7 @@ import (
 
 func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *interceptor.Store[events.Event]) {
 	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event", store.Config[events.Event]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := interceptor.New[events.Event](memory)
 	sink := events.NewStoreSink(s, cfg)
 	return sink, s
@@ -36,9 +34,7 @@ func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *intercep
 // stored returns what s holds, the oldest first, without times.
 func stored(t *testing.T, s store.Store[events.Event], sel store.Selector) []string {
 	l, err := s.Select(context.Background(), sel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	slices.SortFunc(l.Items, func(a, b store.Object[events.Event]) int { return a.Value.Last.Compare(b.Value.Last) })
 	var all []events.Event
 	for _, o := range l.Items {
@@ -62,37 +58,19 @@ func TestRepeatsUpdateOneObject(t *testing.T) {
 			synctest.Wait()
 		}
 		stop()
-		if diff := cmp.Diff([]string{"web Normal Scaled to 3 x1", "shop Warning NoCapacity no machine x3"}, stored(t, s, store.Selector{})); diff != "" {
-			t.Errorf("stored(t, s, store.Selector{}) mismatch (-want +got):\n%s", diff)
-		}
-		if got, want := stored(t, s, events.About(web)), ([]string{"web Normal Scaled to 3 x1"}); !slices.Equal(got, want) {
-			t.Errorf("stored(t, s, events.About(web)) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"web Normal Scaled to 3 x1", "shop Warning NoCapacity no machine x3"}, stored(t, s, store.Selector{}))
+		assert.Equal(t, []string{"web Normal Scaled to 3 x1"}, stored(t, s, events.About(web)))
 		l, err := s.Select(t.Context(), events.About(store.Ref{Kind: "app", Key: "shop"}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(l.Items) != 1 {
-			t.Fatalf("len(l.Items) = %d, want 1: %v", len(l.Items), l.Items)
-		}
+		require.NoError(t, err)
+		require.Len(t, l.Items, 1)
 		o := l.Items[0]
-		if !o.Value.First.Equal(start.Add(time.Second)) {
-			t.Error("o.Value.First.Equal(start.Add(time.Second)) is false")
-		}
-		if !o.Value.Last.Equal(start.Add(3 * time.Second)) {
-			t.Error("o.Value.Last.Equal(start.Add(3*time.Second)) is false")
-		}
-		if diff := cmp.Diff(map[string]string{
+		assert.True(t, o.Value.First.Equal(start.Add(time.Second)))
+		assert.True(t, o.Value.Last.Equal(start.Add(3*time.Second)))
+		assert.Equal(t, map[string]string{
 			"kind": "app", "key": "shop", "uid": "u2", "type": "Warning", "reason": "NoCapacity",
-		}, o.Labels); diff != "" {
-			t.Errorf("o.Labels mismatch (-want +got):\n%s", diff)
-		}
-		if want := regexp.MustCompile("^app/shop/[0-9a-f]{16}$"); !want.MatchString(o.Key) {
-			t.Errorf("o.Key = %q, want a match of %s", o.Key, want)
-		}
-		if got := stored(t, s, events.About(store.Ref{Kind: "app", Key: "shop", UID: "u9"})); len(got) != 0 {
-			t.Errorf("stored = %v, want none", got)
-		}
+		}, o.Labels)
+		assert.Regexp(t, "^app/shop/[0-9a-f]{16}$", o.Key)
+		assert.Empty(t, stored(t, s, events.About(store.Ref{Kind: "app", Key: "shop", UID: "u9"})))
 	})
 }
 
@@ -115,21 +93,13 @@ func TestDifferentEventsAreSeparateObjects(t *testing.T) {
 	}
 	for range 2 {
 		for _, e := range all {
-			if err := sink.Write(t.Context(), e); err != nil {
-				t.Fatalf("sink.Write(ctx, e): %v", err)
-			}
+			require.NoError(t, sink.Write(t.Context(), e))
 		}
-		if got := stored(t, s, store.Selector{}); len(got) != len(all) {
-			t.Errorf("writing them again does nothing: len(stored(t, s, store.Selector{})) = %d, want %d: %v", len(got), len(all), got)
-		}
+		assert.Len(t, stored(t, s, store.Selector{}), len(all), "writing them again does nothing")
 	}
 	l, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if int(l.Version) != len(all) {
-		t.Errorf("l.Version = %d, want %d", l.Version, len(all))
-	}
+	require.NoError(t, err)
+	assert.EqualValues(t, len(all), l.Version)
 }
 
 func TestWriteIsIdempotent(t *testing.T) {
@@ -138,32 +108,18 @@ func TestWriteIsIdempotent(t *testing.T) {
 			t.Run(op+" "+name, func(t *testing.T) {
 				sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 				if count == 2 {
-					if err := sink.Write(t.Context(), event("A", 1)); err != nil {
-						t.Fatalf(`sink.Write(ctx, event("A", 1)): %v`, err)
-					}
+					require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 				}
 				lost := s.Inject(interceptor.Rule{Op: op, Fault: fault})
 				err := sink.Write(t.Context(), event("A", count))
-				if !errors.Is(err, interceptor.ErrLost) {
-					t.Fatalf("err = %v, want %v", err, interceptor.ErrLost)
-				}
-				if got, want := fmt.Sprint(err), `events: write A of app "web": store: `+op; !strings.Contains(got, want) {
-					t.Errorf("err = %q, want an error that contains %q", got, want)
-				}
+				require.ErrorIs(t, err, interceptor.ErrLost)
+				assert.ErrorContains(t, err, `events: write A of app "web": store: `+op)
 				for range 2 {
-					if err := sink.Write(t.Context(), event("A", count)); err != nil {
-						t.Fatalf(`sink.Write(ctx, event("A", count)): %v`, err)
-					}
+					require.NoError(t, sink.Write(t.Context(), event("A", count)))
 				}
-				if err := sink.Write(t.Context(), event("A", 1)); err != nil {
-					t.Fatalf(`an earlier state changes nothing: sink.Write(ctx, event("A", 1)): %v`, err)
-				}
-				if got, want := stored(t, s, store.Selector{}), ([]string{fmt.Sprintf("web Normal A  x%d", count)}); !slices.Equal(got, want) {
-					t.Errorf("stored(t, s, store.Selector{}) = %q, want %q", got, want)
-				}
-				if got := lost.Hits(); got != 1 {
-					t.Errorf("lost.Hits() = %v, want 1", got)
-				}
+				require.NoError(t, sink.Write(t.Context(), event("A", 1)), "an earlier state changes nothing")
+				assert.Equal(t, []string{fmt.Sprintf("web Normal A  x%d", count)}, stored(t, s, store.Selector{}))
+				assert.Equal(t, 1, lost.Hits())
 			})
 		}
 	}
@@ -171,12 +127,8 @@ func TestWriteIsIdempotent(t *testing.T) {
 
 func TestRepeatOfMissingEventCreatesIt(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
-	if err := sink.Write(t.Context(), event("A", 7)); err != nil {
-		t.Fatalf(`sink.Write(ctx, event("A", 7)): %v`, err)
-	}
-	if got, want := stored(t, s, store.Selector{}), ([]string{"web Normal A  x7"}); !slices.Equal(got, want) {
-		t.Errorf("stored(t, s, store.Selector{}) = %q, want %q", got, want)
-	}
+	require.NoError(t, sink.Write(t.Context(), event("A", 7)))
+	assert.Equal(t, []string{"web Normal A  x7"}, stored(t, s, store.Selector{}))
 }
 
 func TestEventsAboutLongestKeyAreStored(t *testing.T) {
@@ -186,16 +138,10 @@ func TestEventsAboutLongestKeyAreStored(t *testing.T) {
 			ref := store.Ref{Kind: "app", Key: strings.Repeat("é", n/2) + strings.Repeat("e", n%2), UID: "u1"}
 			e := event("A", 1)
 			e.About = ref
-			if err := sink.Write(t.Context(), e); err != nil {
-				t.Fatalf("sink.Write(ctx, e): %v", err)
-			}
+			require.NoError(t, sink.Write(t.Context(), e))
 			e.Count = 2
-			if err := sink.Write(t.Context(), e); err != nil {
-				t.Fatalf("sink.Write(ctx, e): %v", err)
-			}
-			if got, want := stored(t, s, events.About(ref)), ([]string{ref.Key + " Normal A  x2"}); !slices.Equal(got, want) {
-				t.Errorf("stored(t, s, events.About(ref)) = %q, want %q", got, want)
-			}
+			require.NoError(t, sink.Write(t.Context(), e))
+			assert.Equal(t, []string{ref.Key + " Normal A  x2"}, stored(t, s, events.About(ref)))
 		}
 	})
 }
@@ -209,28 +155,18 @@ func TestEventThatCannotBeStoredFailsAtOnce(t *testing.T) {
 		q.Put(event("A", 1))
 		start := time.Now()
 		run(t, q)()
-		if got := time.Since(start); got != 0 {
-			t.Errorf("time.Since(start) = %v, want 0", got)
-		}
-		if got, want := q.Stats(), (events.QueueStats{Delivered: 1, Failed: 2}); got != want {
-			t.Errorf("q.Stats() = %+v, want %+v", got, want)
-		}
-		if got, want := stored(t, s, store.Selector{}), ([]string{"web Normal A  x1"}); !slices.Equal(got, want) {
-			t.Errorf("stored(t, s, store.Selector{}) = %q, want %q", got, want)
-		}
+		assert.Zero(t, time.Since(start))
+		assert.Equal(t, events.QueueStats{Delivered: 1, Failed: 2}, q.Stats())
+		assert.Equal(t, []string{"web Normal A  x1"}, stored(t, s, store.Selector{}))
 	})
 }
 
 func TestOutOfOrderStatesLeaveTheLatest(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{TTL: 1e6 * time.Hour})
 	for _, count := range []int{1, 5, 3, 5, 4} {
-		if err := sink.Write(t.Context(), event("A", count)); err != nil {
-			t.Fatalf(`sink.Write(ctx, event("A", count)): %v`, err)
-		}
+		require.NoError(t, sink.Write(t.Context(), event("A", count)))
 	}
-	if got, want := stored(t, s, store.Selector{}), ([]string{"web Normal A  x5"}); !slices.Equal(got, want) {
-		t.Errorf("stored(t, s, store.Selector{}) = %q, want %q", got, want)
-	}
+	assert.Equal(t, []string{"web Normal A  x5"}, stored(t, s, store.Selector{}))
 }
 
 func TestStoreIsSweptAtStartWhenFullAndPeriodically(t *testing.T) {
@@ -240,9 +176,7 @@ func TestStoreIsSweptAtStartWhenFullAndPeriodically(t *testing.T) {
 			s.ForgetCalls()
 			for range writes {
 				e := events.Event{About: web, Count: 1, First: time.Now(), Last: time.Now()}
-				if err := sink.Write(t.Context(), e); err != nil {
-					t.Fatalf("sink.Write(ctx, e): %v", err)
-				}
+				require.NoError(t, sink.Write(t.Context(), e))
 				time.Sleep(time.Nanosecond)
 			}
 			for _, c := range s.Calls() {
@@ -252,19 +186,11 @@ func TestStoreIsSweptAtStartWhenFullAndPeriodically(t *testing.T) {
 			}
 			return n
 		}
-		if got := sweeps(1); got != 1 {
-			t.Errorf("sweeps(1) = %v, want 1", got)
-		}
-		if got := sweeps(9); got != 0 {
-			t.Errorf("sweeps(9) = %v, want 0", got)
-		}
-		if got := sweeps(50); got != 5 {
-			t.Errorf("once for ten new ones: sweeps(50) = %v, want 5", got)
-		}
+		assert.Equal(t, 1, sweeps(1))
+		assert.Equal(t, 0, sweeps(9))
+		assert.Equal(t, 5, sweeps(50), "once for ten new ones")
 		time.Sleep(6 * time.Minute)
-		if got := sweeps(10); got != 1 {
-			t.Errorf("sweeps(10) = %v, want 1", got)
-		}
+		assert.Equal(t, 1, sweeps(10))
 	})
 }
 
@@ -281,21 +207,13 @@ func TestStoreHoldsNewestMaxEvents(t *testing.T) {
 					e.Reason, e.Count = "Repeat", n+2
 					e.First = time.Unix(0, 0)
 				}
-				if err := sink.Write(t.Context(), e); err != nil {
-					t.Fatalf("sink.Write(ctx, e): %v", err)
-				}
+				require.NoError(t, sink.Write(t.Context(), e))
 				newest = e.Reason
 				all := stored(t, s, store.Selector{})
-				if got := len(all); got > limit {
-					t.Fatalf("len(all) = %v, want at most %v", got, limit)
-				}
-				if got := all[len(all)-1]; !strings.Contains(got, newest) {
-					t.Fatalf("all[len(all)-1] = %q, want it to contain %q", got, newest)
-				}
+				require.LessOrEqual(t, len(all), limit)
+				require.Contains(t, all[len(all)-1], newest)
 			}
-			if got, limit := len(stored(t, s, store.Selector{})), limit-limit/10-1; got < limit {
-				t.Fatalf("and it is filled: len(stored(t, s, store.Selector{})) = %v, want at least %v", got, limit)
-			}
+			require.GreaterOrEqual(t, len(stored(t, s, store.Selector{})), limit-limit/10-1, "and it is filled")
 		}
 	})
 }
@@ -306,22 +224,14 @@ func TestExistingEventsCountTowardMax(t *testing.T) {
 		for n := range 300 {
 			time.Sleep(time.Millisecond)
 			e := events.Event{About: web, Reason: fmt.Sprint(n), Count: 1, First: time.Now(), Last: time.Now()}
-			if err := before.Write(t.Context(), e); err != nil {
-				t.Fatalf("before.Write(ctx, e): %v", err)
-			}
+			require.NoError(t, before.Write(t.Context(), e))
 		}
 		sink := events.NewStoreSink(s, events.Config{Max: 20})
 		e := events.Event{About: web, Type: events.Normal, Reason: "New", Count: 1, First: time.Now(), Last: time.Now()}
-		if err := sink.Write(t.Context(), e); err != nil {
-			t.Fatalf("sink.Write(ctx, e): %v", err)
-		}
+		require.NoError(t, sink.Write(t.Context(), e))
 		all := stored(t, s, store.Selector{})
-		if len(all) != 19 {
-			t.Errorf("len(all) = %d, want 19: %v", len(all), all)
-		}
-		if !strings.Contains(all[0], " 282 ") {
-			t.Errorf("all[0] = %q, want it to contain %q", all[0], " 282 ")
-		}
+		assert.Len(t, all, 19)
+		assert.Contains(t, all[0], " 282 ")
 	})
 }
 
@@ -336,25 +246,15 @@ func TestEventExpiresAfterTTL(t *testing.T) {
 			r.Normal(web, "Often", "")
 			time.Sleep(10 * time.Minute)
 		}
-		if err := sink.Sweep(t.Context()); err != nil {
-			t.Fatalf("sink.Sweep(ctx): %v", err)
-		}
-		if got, want := stored(t, s, store.Selector{}), ([]string{"web Normal Once  x1", "web Normal Often  x6"}); !slices.Equal(got, want) {
-			t.Errorf("an hour is not more than TTL: stored(t, s, store.Selector{}) = %q, want %q", got, want)
-		}
+		require.NoError(t, sink.Sweep(t.Context()))
+		assert.Equal(t, []string{"web Normal Once  x1", "web Normal Often  x6"}, stored(t, s, store.Selector{}), "an hour is not more than TTL")
 		time.Sleep(6*time.Minute + 1)
 		r.Normal(shop, "Other", "")
 		synctest.Wait()
-		if got, want := stored(t, s, store.Selector{}), ([]string{"web Normal Often  x6", "shop Normal Other  x1"}); !slices.Equal(got, want) {
-			t.Errorf("stored(t, s, store.Selector{}) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"web Normal Often  x6", "shop Normal Other  x1"}, stored(t, s, store.Selector{}))
 		time.Sleep(time.Hour + 1)
-		if err := sink.Sweep(t.Context()); err != nil {
-			t.Fatalf("sink.Sweep(ctx): %v", err)
-		}
-		if got := stored(t, s, store.Selector{}); len(got) != 0 {
-			t.Errorf("stored(t, s, store.Selector{}) = %v, want none", got)
-		}
+		require.NoError(t, sink.Sweep(t.Context()))
+		assert.Empty(t, stored(t, s, store.Selector{}))
 		stop()
 	})
 }
@@ -363,63 +263,35 @@ func TestFailedSweepDelaysWriteAndIsRetried(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{})
 	down := errors.New("down")
 	s.Inject(interceptor.Rule{Op: "list", Times: 2, Fault: interceptor.Fail(down)})
-	if err := sink.Write(t.Context(), event("A", 1)); !errors.Is(err, down) {
-		t.Fatalf(`sink.Write(ctx, event("A", 1)) = %v, want %v`, err, down)
-	}
-	if got := s.Writes(); len(got) != 0 {
-		t.Errorf("the store may be full: s.Writes() = %v, want none", got)
-	}
+	require.ErrorIs(t, sink.Write(t.Context(), event("A", 1)), down)
+	assert.Empty(t, s.Writes(), "the store may be full")
 	err := sink.Sweep(t.Context())
-	if !errors.Is(err, down) {
-		t.Fatalf("err = %v, want %v", err, down)
-	}
-	if got, want := fmt.Sprint(err), "events: sweep event: store: list event: down"; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
-	if err := sink.Write(t.Context(), event("A", 1)); err != nil {
-		t.Fatalf(`sink.Write(ctx, event("A", 1)): %v`, err)
-	}
+	require.ErrorIs(t, err, down)
+	assert.EqualError(t, err, "events: sweep event: store: list event: down")
+	require.NoError(t, sink.Write(t.Context(), event("A", 1)))
 
 	s.Inject(interceptor.Rule{Op: "delete", Fault: interceptor.Fail(down)})
-	if err := sink.Sweep(t.Context()); !errors.Is(err, down) {
-		t.Fatalf("the event is old: sink.Sweep(ctx) = %v, want %v", err, down)
-	}
-	if err := sink.Sweep(t.Context()); err != nil {
-		t.Fatalf("sink.Sweep(ctx): %v", err)
-	}
-	if got := stored(t, s, store.Selector{}); len(got) != 0 {
-		t.Errorf("stored(t, s, store.Selector{}) = %v, want none", got)
-	}
+	require.ErrorIs(t, sink.Sweep(t.Context()), down, "the event is old")
+	require.NoError(t, sink.Sweep(t.Context()))
+	assert.Empty(t, stored(t, s, store.Selector{}))
 }
 
 func TestSweepKeepsEventsRepeatedMeanwhile(t *testing.T) {
 	sink, s := newStoreSink(t, events.Config{})
 	_, err := s.Create(t.Context(), store.Object[events.Event]{Key: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = s.Create(t.Context(), store.Object[events.Event]{Key: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s.Inject(interceptor.Rule{Op: "delete", Key: "a", Fault: interceptor.Before(func(ctx context.Context) error {
 		_, err := store.Patch(ctx, s, "a", func(o *store.Object[events.Event]) error { o.Value.Last = time.Now(); return nil })
 		_, errToo := s.Delete(ctx, "b")
 		return errors.Join(err, errToo)
 	})})
-	if err := sink.Sweep(t.Context()); err != nil {
-		t.Fatalf("sink.Sweep(ctx): %v", err)
-	}
+	require.NoError(t, sink.Sweep(t.Context()))
 	l, err := s.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(l.Items) != 1 {
-		t.Fatalf("len(l.Items) = %d, want 1: %v", len(l.Items), l.Items)
-	}
-	if l.Items[0].Key != "a" {
-		t.Errorf("l.Items[0].Key = %q, want %q", l.Items[0].Key, "a")
-	}
+	require.NoError(t, err)
+	require.Len(t, l.Items, 1)
+	assert.Equal(t, "a", l.Items[0].Key)
 }
 
 func TestWritesAreSerializedAndEndWithContext(t *testing.T) {
@@ -427,26 +299,16 @@ func TestWritesAreSerializedAndEndWithContext(t *testing.T) {
 		sink, s := newStoreSink(t, events.Config{})
 		in := s.Inject(interceptor.Rule{Op: "create", Fault: interceptor.Hang()})
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			if err := sink.Write(t.Context(), event("A", 1)); err != nil {
-				t.Errorf(`sink.Write(ctx, event("A", 1)): %v`, err)
-			}
-		}) // ends when the rule is removed; waited for below
+		wg.Go(func() { assert.NoError(t, sink.Write(t.Context(), event("A", 1))) }) // ends when the rule is removed; waited for below
 		synctest.Wait()
 		late := errors.New("too late")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, late)
 		defer cancel()
-		if err := sink.Write(ctx, event("B", 1)); !errors.Is(err, late) {
-			t.Fatalf(`sink.Write(ctx, event("B", 1)) = %v, want %v`, err, late)
-		}
-		if err := sink.Sweep(ctx); !errors.Is(err, late) {
-			t.Fatalf("sink.Sweep(ctx) = %v, want %v", err, late)
-		}
+		require.ErrorIs(t, sink.Write(ctx, event("B", 1)), late)
+		require.ErrorIs(t, sink.Sweep(ctx), late)
 		in.Remove()
 		wg.Wait()
-		if err := sink.Write(t.Context(), event("C", 1)); err != nil {
-			t.Fatalf(`sink.Write(ctx, event("C", 1)): %v`, err)
-		}
+		require.NoError(t, sink.Write(t.Context(), event("C", 1)))
 	})
 }
 
@@ -462,8 +324,6 @@ func TestInterruptedSweepIsNotLogged(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		cancel()
 		wg.Wait()
-		if got := strings.Count(log.String(), "old events not deleted"); got != 1 {
-			t.Errorf(`%v: strings.Count(log.String(), "old events not deleted") = %v, want 1`, log.String(), got)
-		}
+		assert.Equal(t, 1, strings.Count(log.String(), "old events not deleted"), log.String())
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/stretchr/testify/require"
 )
 
 func TestExpectationsExpireExactlyAtTTL(t *testing.T) {
@@ -31,29 +30,15 @@ func TestExpectationsExpireExactlyAtTTL(t *testing.T) {
 				}))
 				c.ExpectCreations("a", 1)
 				at, waits := c.Expires("a")
-				if !waits {
-					t.Fatal("waits is false")
-				}
-				if want := time.Now().Add(test.want); !at.Equal(want) {
-					t.Fatalf("at = %v, want %v", at, want)
-				}
+				require.True(t, waits)
+				require.Equal(t, time.Now().Add(test.want), at)
 				time.Sleep(test.want - 1)
-				if c.SatisfiedExpectations("a") {
-					t.Fatal(`c.SatisfiedExpectations("a") is true`)
-				}
-				if len(expired) != 0 {
-					t.Fatalf("expired = %v, want none", expired)
-				}
+				require.False(t, c.SatisfiedExpectations("a"))
+				require.Empty(t, expired)
 				time.Sleep(time.Nanosecond)
-				if !c.SatisfiedExpectations("a") {
-					t.Fatal(`c.SatisfiedExpectations("a") is false`)
-				}
-				if !c.SatisfiedExpectations("a") {
-					t.Fatal(`c.SatisfiedExpectations("a") is false`)
-				}
-				if want := ([]string{"a"}); !slices.Equal(expired, want) {
-					t.Fatalf("once: expired = %q, want %q", expired, want)
-				}
+				require.True(t, c.SatisfiedExpectations("a"))
+				require.True(t, c.SatisfiedExpectations("a"))
+				require.Equal(t, []string{"a"}, expired, "once")
 			})
 		})
 	}
@@ -65,19 +50,11 @@ func TestNegativeTTLDisablesExpiry(t *testing.T) {
 		v.ExpectVersion("a", 5)
 		time.Sleep(1000 * time.Hour)
 		v.VersionObserved(4)
-		if v.SatisfiedExpectations("a") {
-			t.Fatal(`v.SatisfiedExpectations("a") is true`)
-		}
+		require.False(t, v.SatisfiedExpectations("a"))
 		at, waits := v.Expires("a")
-		if !waits {
-			t.Fatal("waits is false")
-		}
-		if !at.IsZero() {
-			t.Fatalf("at = %v, want the zero time", at)
-		}
-		if err := v.CheckInvariants(); err != nil {
-			t.Fatalf("v.CheckInvariants(): %v", err)
-		}
+		require.True(t, waits)
+		require.Zero(t, at)
+		require.NoError(t, v.CheckInvariants())
 	})
 }
 
@@ -103,9 +80,7 @@ func TestAnyCallReportsExpiredKeys(t *testing.T) {
 			c.ExpectCreations("a", 1)
 			time.Sleep(time.Hour)
 			call()
-			if want := ([]string{"b", "a"}); !slices.Equal(expired, want) {
-				t.Fatalf("%s: in the order in which they were set: expired = %q, want %q", what, expired, want)
-			}
+			require.Equal(t, []string{"b", "a"}, expired, "%s: in the order in which they were set", what)
 		}
 	})
 }
@@ -118,12 +93,8 @@ func TestOnExpiredMayCallEveryMethod(t *testing.T) {
 		}))
 		tr.ExpectCreations("a", 1)
 		time.Sleep(time.Hour)
-		if !tr.SatisfiedExpectations("a") {
-			t.Fatal(`tr.SatisfiedExpectations("a") is false`)
-		}
-		if tr.SatisfiedExpectations("a") {
-			t.Fatal(`tr.SatisfiedExpectations("a") is true`)
-		}
+		require.True(t, tr.SatisfiedExpectations("a"))
+		require.False(t, tr.SatisfiedExpectations("a"))
 	})
 }
 
@@ -138,12 +109,8 @@ func TestExpiryWithoutOnExpiredIsLogged(t *testing.T) {
 		v.ExpectVersion("b", 6)
 		time.Sleep(time.Hour)
 		v.VersionObserved(5)
-		if got, want := log.String(), `level=WARN msg="expectations expired" name=sites key=b`; !strings.Contains(got, want) {
-			t.Fatalf("log.String() = %q, want it to contain %q", got, want)
-		}
-		if got := log.String(); strings.Contains(got, "key=a") {
-			t.Fatalf("it was met, but late: log.String() = %q, want it not to contain %q", got, "key=a")
-		}
+		require.Contains(t, log.String(), `level=WARN msg="expectations expired" name=sites key=b`)
+		require.NotContains(t, log.String(), "key=a", "it was met, but late")
 	})
 }
 
@@ -152,15 +119,11 @@ func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
 	c.DeletionObserved("a")
-	if c.SatisfiedExpectations("a") {
-		t.Fatal(`neither too early nor of the other kind: c.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, c.SatisfiedExpectations("a"), "neither too early nor of the other kind")
 	c.CreationObserved("a")
 	c.CreationObserved("a")
 	c.ExpectCreations("a", 1)
-	if c.SatisfiedExpectations("a") {
-		t.Fatal(`a count is never negative: c.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, c.SatisfiedExpectations("a"), "a count is never negative")
 
 	tr := must(expectations.NewTracked[string, string](expectations.Config[string]{}))
 	tr.ExpectDeletions("a", "x", "y")
@@ -168,13 +131,9 @@ func TestUnexpectedEventIsNotCounted(t *testing.T) {
 	tr.DeletionObserved("a", "x")
 	tr.DeletionObserved("a", "z")
 	tr.CreationObserved("a", "y")
-	if tr.SatisfiedExpectations("a") {
-		t.Fatal(`twice, another child, another kind: tr.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, tr.SatisfiedExpectations("a"), "twice, another child, another kind")
 	tr.DeletionObserved("a", "y")
-	if !tr.SatisfiedExpectations("a") {
-		t.Fatal(`tr.SatisfiedExpectations("a") is false`)
-	}
+	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
 func TestHugeCountsDoNotOverflow(t *testing.T) {
@@ -184,13 +143,9 @@ func TestHugeCountsDoNotOverflow(t *testing.T) {
 	c.RaiseExpectations("a", 1, math.MaxInt)
 	c.CreationObserved("a")
 	c.DeletionObserved("a")
-	if c.SatisfiedExpectations("a") {
-		t.Fatal(`c.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, c.SatisfiedExpectations("a"))
 	c.LowerExpectations("a", math.MaxInt, math.MaxInt)
-	if !c.SatisfiedExpectations("a") {
-		t.Fatal(`c.SatisfiedExpectations("a") is false`)
-	}
+	require.True(t, c.SatisfiedExpectations("a"))
 }
 
 func TestRaiseDoesNotExtendTTL(t *testing.T) {
@@ -200,13 +155,9 @@ func TestRaiseDoesNotExtendTTL(t *testing.T) {
 		time.Sleep(time.Minute / 2)
 		c.RaiseExpectations("a", 1, 0)
 		time.Sleep(time.Minute / 2)
-		if !c.SatisfiedExpectations("a") {
-			t.Fatal(`c.SatisfiedExpectations("a") is false`)
-		}
+		require.True(t, c.SatisfiedExpectations("a"))
 		c.RaiseExpectations("a", 1, 0)
-		if c.SatisfiedExpectations("a") {
-			t.Fatal(`and starts from no expectations: c.SatisfiedExpectations("a") is true`)
-		}
+		require.False(t, c.SatisfiedExpectations("a"), "and starts from no expectations")
 	})
 }
 
@@ -219,16 +170,12 @@ func TestDeadKeysTakeNoMemory(t *testing.T) {
 			tr.ExpectCreations(key, 1)
 			v.ExpectVersion(key, 5)
 		}
-		if got, want := ([]int{c.Len(), tr.Len(), v.Len()}), ([]int{1000, 1000, 1000}); !slices.Equal(got, want) {
-			t.Fatalf("c.Len(), tr.Len(), v.Len() = %v, want %v", got, want)
-		}
+		require.Equal(t, []int{1000, 1000, 1000}, []int{c.Len(), tr.Len(), v.Len()})
 		time.Sleep(time.Hour)
 		c.SatisfiedExpectations(-1)
 		tr.SatisfiedExpectations(-1)
 		v.SatisfiedExpectations(-1)
-		if got, want := ([]int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()}), ([]int{0, 0, 0, 0, 0}); !slices.Equal(got, want) {
-			t.Fatalf("c.Len(), c.Room(), tr.Len(), v.Len(), v.Room() = %v, want %v", got, want)
-		}
+		require.Equal(t, []int{0, 0, 0, 0, 0}, []int{c.Len(), c.Room(), tr.Len(), v.Len(), v.Room()})
 
 		for key := range 10 {
 			c.ExpectDeletions(key, 1)
@@ -238,9 +185,7 @@ func TestDeadKeysTakeNoMemory(t *testing.T) {
 			v.ExpectVersion(key, 5)
 			v.DeleteExpectations(key)
 		}
-		if got, want := ([]int{c.Len(), tr.Len(), v.Len()}), ([]int{0, 0, 0}); !slices.Equal(got, want) {
-			t.Fatalf("c.Len(), tr.Len(), v.Len() = %v, want %v", got, want)
-		}
+		require.Equal(t, []int{0, 0, 0}, []int{c.Len(), tr.Len(), v.Len()})
 	})
 }
 
@@ -254,16 +199,10 @@ func TestInvalidCountsAndKeysPanic(t *testing.T) {
 		"RaiseExpectations": func() { c.RaiseExpectations(1, 2, -1) },
 		"LowerExpectations": func() { c.LowerExpectations(1, -2, 1) },
 	} {
-		if got := panicOf(call); got != negative {
-			t.Fatalf("%v: panic = %v, want %v", what, got, negative)
-		}
+		require.PanicsWithValue(t, negative, call, what)
 	}
-	if got, want := panicOf(func() { c.ExpectCreations(math.NaN(), 1) }), "expectations: a key is not equal to itself"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
-	if !c.SatisfiedExpectations(1) {
-		t.Fatal("no lock is still held: c.SatisfiedExpectations(1) is false")
-	}
+	require.PanicsWithValue(t, "expectations: a key is not equal to itself", func() { c.ExpectCreations(math.NaN(), 1) })
+	require.True(t, c.SatisfiedExpectations(1), "no lock is still held")
 }
 
 func TestConcurrentUse(t *testing.T) {
@@ -292,15 +231,9 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := c.CheckInvariants(); err != nil {
-		t.Fatalf("c.CheckInvariants(): %v", err)
-	}
-	if err := tr.CheckInvariants(); err != nil {
-		t.Fatalf("tr.CheckInvariants(): %v", err)
-	}
-	if err := v.CheckInvariants(); err != nil {
-		t.Fatalf("v.CheckInvariants(): %v", err)
-	}
+	require.NoError(t, c.CheckInvariants())
+	require.NoError(t, tr.CheckInvariants())
+	require.NoError(t, v.CheckInvariants())
 }
 
 func TestSecondBeginDiscardsEarlierObservations(t *testing.T) {
@@ -310,9 +243,7 @@ func TestSecondBeginDiscardsEarlierObservations(t *testing.T) {
 	tr.Begin("a")
 	tr.ExpectCreations("a", 1)
 	tr.End("a")
-	if tr.SatisfiedExpectations("a") {
-		t.Fatal(`tr.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, tr.SatisfiedExpectations("a"))
 }
 
 func TestEndDiscardsObservations(t *testing.T) {
@@ -324,13 +255,9 @@ func TestEndDiscardsObservations(t *testing.T) {
 
 	tr.ExpectCreations("a", 1) // another object under the same name
 	tr.CreationObserved("a", 2)
-	if tr.SatisfiedExpectations("a") {
-		t.Fatal(`the first object is mistaken for the second: tr.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, tr.SatisfiedExpectations("a"), "the first object is mistaken for the second")
 	tr.CreationObserved("a", 1)
-	if !tr.SatisfiedExpectations("a") {
-		t.Fatal(`tr.SatisfiedExpectations("a") is false`)
-	}
+	require.True(t, tr.SatisfiedExpectations("a"))
 }
 
 func TestSettledKeyIsNotKeptAlive(t *testing.T) {
@@ -342,17 +269,6 @@ func TestSettledKeyIsNotKeptAlive(t *testing.T) {
 	collected := weak.Make(gone)
 	gone = nil
 	runtime.GC()
-	if got := collected.Value(); got != nil {
-		t.Fatalf("collected.Value() = %v, want nil", got)
-	}
-	if v.SatisfiedExpectations(waits) {
-		t.Fatal("v.SatisfiedExpectations(waits) is true")
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	require.Nil(t, collected.Value())
+	require.False(t, v.SatisfiedExpectations(waits))
 }

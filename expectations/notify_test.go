@@ -2,15 +2,13 @@ package expectations_test
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/stretchr/testify/require"
 )
 
 // listen returns the keys that f was called for so far.
@@ -51,21 +49,13 @@ func TestListenerIsCalledOnceExpectationsAreMet(t *testing.T) {
 		told, stop := listen(test.of.Notify)
 		test.expect()
 		_, waiting := test.of.Expires("a")
-		if !waiting {
-			t.Fatalf("%v: waiting is false", what)
-		}
+		require.True(t, waiting, what)
 		test.on()
-		if len(*told) != 0 {
-			t.Fatalf("%v: *told = %v, want none", what, *told)
-		}
+		require.Empty(t, *told, what)
 		test.met()
-		if want := ([]string{"a"}); !slices.Equal(*told, want) {
-			t.Fatalf("%v: *told = %q, want %q", what, *told, want)
-		}
+		require.Equal(t, []string{"a"}, *told, what)
 		_, waiting = test.of.Expires("a")
-		if waiting {
-			t.Fatalf("%v: waiting is true", what)
-		}
+		require.False(t, waiting, what)
 		stop()
 	}
 }
@@ -74,27 +64,19 @@ func TestListenersHearOnlyOfRequestedKeys(t *testing.T) {
 	tr := must(expectations.NewTracked[string, int](expectations.Config[string]{}))
 	told, _ := listen(tr.Notify)
 	for range 2 { // as in a reconcile that has nothing to do: it must not be the reason of the next one
-		if !tr.SatisfiedExpectations("a") {
-			t.Fatal(`tr.SatisfiedExpectations("a") is false`)
-		}
+		require.True(t, tr.SatisfiedExpectations("a"))
 		tr.Begin("a")
 		tr.End("a")
 	}
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
-	if len(*told) != 0 {
-		t.Fatalf("*told = %v, want none", *told)
-	}
+	require.Empty(t, *told)
 	tr.ExpectCreations("a", 1)
-	if tr.SatisfiedExpectations("a") {
-		t.Fatal(`tr.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, tr.SatisfiedExpectations("a"))
 	tr.CreationObserved("a", 1)
 	tr.ExpectCreations("a", 1)
 	tr.CreationObserved("a", 1)
-	if want := ([]string{"a"}); !slices.Equal(*told, want) {
-		t.Fatalf("once for each wait: *told = %q, want %q", *told, want)
-	}
+	require.Equal(t, []string{"a"}, *told, "once for each wait")
 }
 
 func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {
@@ -106,21 +88,13 @@ func TestExpiryIsReportedOnlyToOnExpired(t *testing.T) {
 		told, _ := listen(c.Notify)
 		c.ExpectCreations("a", 1)
 		at, waiting := c.Expires("a")
-		if !waiting {
-			t.Fatal("waiting is false")
-		}
+		require.True(t, waiting)
 		time.Sleep(time.Until(at))
 		_, waiting = c.Expires("a")
-		if waiting {
-			t.Fatal("waiting is true")
-		}
+		require.False(t, waiting)
 		c.CreationObserved("a")
-		if want := ([]string{"a"}); !slices.Equal(expired, want) {
-			t.Fatalf("expired = %q, want %q", expired, want)
-		}
-		if len(*told) != 0 {
-			t.Fatalf("*told = %v, want none", *told)
-		}
+		require.Equal(t, []string{"a"}, expired)
+		require.Empty(t, *told)
 	})
 }
 
@@ -142,22 +116,14 @@ func TestListenersAreCalledInOrderUntilTheyStop(t *testing.T) {
 		v.VersionObserved(version)
 		return told
 	}
-	if diff := cmp.Diff([]string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}, round()); diff != "" {
-		t.Fatalf("in order of version: round() mismatch (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []string{"a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"}, round(), "in order of version")
 	stops[1]()
 	stops[1]()
-	if got, want := round(), ([]string{"a0", "a2", "b0", "b2", "c0", "c2"}); !slices.Equal(got, want) {
-		t.Fatalf("round() = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{"a0", "a2", "b0", "b2", "c0", "c2"}, round())
 	stops[0]()
 	stops[2]()
-	if got := round(); len(got) != 0 {
-		t.Fatalf("round() = %v, want none", got)
-	}
-	if got, want := panicOf(func() { v.Notify(nil) }), "expectations: Notify needs a function"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
+	require.Empty(t, round())
+	require.PanicsWithValue(t, "expectations: Notify needs a function", func() { v.Notify(nil) })
 }
 
 func TestListenerStoppingDuringCallDoesNotAffectOthers(t *testing.T) {
@@ -172,9 +138,7 @@ func TestListenerStoppingDuringCallDoesNotAffectOthers(t *testing.T) {
 		c.Expires("a")
 		c.CreationObserved("a")
 	}
-	if want := ([]string{"first", "second", "third", "second", "third"}); !slices.Equal(told, want) {
-		t.Fatalf("told = %q, want %q", told, want)
-	}
+	require.Equal(t, []string{"first", "second", "third", "second", "third"}, told)
 }
 
 func TestListenerMayCallEveryMethod(t *testing.T) {
@@ -184,26 +148,18 @@ func TestListenerMayCallEveryMethod(t *testing.T) {
 	stop = c.Notify(func(key string) {
 		told = append(told, key)
 		_, waiting := c.Expires(key)
-		if waiting {
-			t.Fatal("waiting is true")
-		}
+		require.False(t, waiting)
 		c.ExpectCreations(key, 1)
-		if c.SatisfiedExpectations(key) {
-			t.Fatal("c.SatisfiedExpectations(key) is true")
-		}
+		require.False(t, c.SatisfiedExpectations(key))
 		if len(told) == 3 {
 			stop()
 		}
 		c.CreationObserved(key)
 	})
 	c.ExpectCreations("a", 1)
-	if c.SatisfiedExpectations("a") {
-		t.Fatal(`c.SatisfiedExpectations("a") is true`)
-	}
+	require.False(t, c.SatisfiedExpectations("a"))
 	c.CreationObserved("a")
-	if want := ([]string{"a", "a", "a"}); !slices.Equal(told, want) {
-		t.Fatalf("told = %q, want %q", told, want)
-	}
+	require.Equal(t, []string{"a", "a", "a"}, told)
 }
 
 // A caller that checks a key, finds it unsatisfied, and then waits for Notify is always woken.
@@ -244,7 +200,5 @@ func TestListenerMissesNoConcurrentEvent(t *testing.T) {
 	holders.Wait()
 	close(writes)
 	cache.Wait()
-	if err := v.CheckInvariants(); err != nil {
-		t.Fatalf("v.CheckInvariants(): %v", err)
-	}
+	require.NoError(t, v.CheckInvariants())
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/stretchr/testify/require"
 )
 
 // guard is what a controller does with expectations. Each of the three types is one; so is nothing.
@@ -170,9 +171,7 @@ func run(t *testing.T, newGuard func() guard) (highest, lowest int) {
 				}
 				r.reconcile()
 			}
-			if len(r.children) != r.desired {
-				t.Fatalf("it is eventually right, schedule %b: len(r.children) = %d, want %d: %v", schedule, len(r.children), r.desired, r.children)
-			}
+			require.Len(t, r.children, r.desired, "it is eventually right, schedule %b", schedule)
 		}
 		for step := range steps / 2 {
 			if schedule>>step&1 == 0 {
@@ -212,14 +211,11 @@ func guards() map[string]func() guard {
 func TestLaggingCacheOvershootsOnlyWithoutExpectations(t *testing.T) {
 	for name, newGuard := range guards() {
 		highest, lowest := run(t, newGuard)
-		if got, want := fmt.Sprintf("never more than %d, never fewer than %d", highest, lowest), "never more than 3, never fewer than 1"; got != want {
-			t.Fatalf("%v: fmt.Sprintf = %q, want %q", name, got, want)
-		}
+		require.Equal(t, "never more than 3, never fewer than 1",
+			fmt.Sprintf("never more than %d, never fewer than %d", highest, lowest), name)
 	}
 	highest, _ := run(t, func() guard { return noGuard{} })
-	if highest <= 3 {
-		t.Fatalf("highest = %v, want more than 3", highest)
-	}
+	require.Greater(t, highest, 3)
 }
 
 // overshoots runs random schedules, in which the number that is desired changes and the cache may see a write before the
@@ -249,9 +245,7 @@ func overshoots(t *testing.T, schedules int, newGuard func() guard) (bad int) {
 			}
 			r.reconcile()
 		}
-		if len(r.children) != r.desired {
-			t.Fatalf("it is eventually right, seed %d: len(r.children) = %d, want %d: %v", seed, len(r.children), r.desired, r.children)
-		}
+		require.Len(t, r.children, r.desired, "it is eventually right, seed %d", seed)
 		if past {
 			bad++
 		}
@@ -267,11 +261,7 @@ func TestRandomSchedulesOvershootOnlyWithoutExpectations(t *testing.T) {
 		schedules = 500
 	}
 	for name, newGuard := range guards() {
-		if got := overshoots(t, schedules, newGuard); got != 0 {
-			t.Fatalf("%v: overshoots(t, schedules, newGuard) = %v, want 0", name, got)
-		}
+		require.Zero(t, overshoots(t, schedules, newGuard), name)
 	}
-	if overshoots(t, 100, func() guard { return noGuard{} }) == 0 {
-		t.Fatal("overshoots is zero")
-	}
+	require.NotZero(t, overshoots(t, 100, func() guard { return noGuard{} }))
 }

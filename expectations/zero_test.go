@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/expectations"
 )
 
@@ -17,25 +19,17 @@ func TestExpectingNothingRestartsTTL(t *testing.T) {
 			expired := 0
 			c := must(expectations.NewCounted(expectations.Config[string]{TTL: time.Minute, OnExpired: func(string) { expired++ }}))
 			expect(c)
-			if !c.SatisfiedExpectations("a") {
-				t.Fatalf(`%s: nothing is expected: c.SatisfiedExpectations("a") is false`, what)
-			}
+			require.True(t, c.SatisfiedExpectations("a"), "%s: nothing is expected", what)
 
 			c.ExpectCreations("a", 1)
 			time.Sleep(time.Minute - 1)
 			expect(c)
 			time.Sleep(time.Minute - 1)
-			if c.SatisfiedExpectations("a") {
-				t.Fatalf(`%v: c.SatisfiedExpectations("a") is true`, what)
-			}
+			require.False(t, c.SatisfiedExpectations("a"), what)
 			c.RaiseExpectations("a", 0, 0) // prolongs nothing
 			time.Sleep(time.Nanosecond)
-			if !c.SatisfiedExpectations("a") {
-				t.Fatalf(`%v: c.SatisfiedExpectations("a") is false`, what)
-			}
-			if expired != 1 {
-				t.Fatalf("%v: expired = %v, want 1", what, expired)
-			}
+			require.True(t, c.SatisfiedExpectations("a"), what)
+			require.Equal(t, 1, expired, what)
 		})
 	}
 }

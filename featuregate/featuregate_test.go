@@ -8,6 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/featuregate"
 )
 
@@ -49,28 +52,16 @@ func TestStageDeterminesDefaultAndMutability(t *testing.T) {
 			}
 			for on, want := range map[bool]string{false: c.off, true: c.turnOn} {
 				gates, err := one(t, "", phases...)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := gates.Enabled(0); got != c.on {
-					t.Errorf("gates.Enabled(0) = %v, want %v", got, c.on)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, c.on, gates.Enabled(0))
 				err = gates.SetMap(map[string]bool{"X": on})
 				if want != "" {
-					if got, want := fmt.Sprint(err), "featuregate: "+want; got != want {
-						t.Errorf("err = %q, want %q", got, want)
-					}
-					if got := gates.Enabled(0); got != c.on {
-						t.Errorf("gates.Enabled(0) = %v, want %v", got, c.on)
-					}
+					assert.EqualError(t, err, "featuregate: "+want)
+					assert.Equal(t, c.on, gates.Enabled(0))
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := gates.Enabled(0); got != on {
-					t.Errorf("gates.Enabled(0) = %v, want %v", got, on)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, on, gates.Enabled(0))
 			}
 		})
 	}
@@ -105,131 +96,73 @@ func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 		`Config.Version: "1.2.3.4" is not a version such as 1.4`: {Version: "1.2.3.4", Features: []f{{Name: "A", History: alpha}}},
 	} {
 		_, err := featuregate.New(cfg)
-		if got, want := fmt.Sprint(err), "featuregate: new gates: "+want; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.EqualError(t, err, "featuregate: new gates: "+want)
 	}
 }
 
 func TestSetAppliesAllOrNothing(t *testing.T) {
 	gates := newGates("1.4")
 	err := gates.Set("CrashLoop=false,Shards,OldAPI=perhaps,,CrashLoop=true,CrashLop=true,Zebra=true")
-	if got, want := fmt.Sprint(err), `featuregate: "Shards" has no value: write Shards=true or Shards=false
+	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false
 OldAPI is "perhaps", must be true or false
 CrashLoop is set to true and to false
 unknown feature "CrashLop": did you mean CrashLoop?
-unknown feature "Zebra"`; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
-	if !gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is false")
-	}
+unknown feature "Zebra"`)
+	assert.True(t, gates.Enabled(CrashLoop))
 
 	err = gates.Set("CrashLoop=false,CrashLop=true,Zebra=true,allalpha=true")
-	if got, want := fmt.Sprint(err), `featuregate: unknown feature "CrashLop": did you mean CrashLoop?
+	assert.EqualError(t, err, `featuregate: unknown feature "CrashLop": did you mean CrashLoop?
 unknown feature "Zebra"
-unknown feature "allalpha": did you mean AllAlpha?`; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
-	if !gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is false")
-	}
-	if got := gates.String(); got != "" {
-		t.Errorf(`gates.String() = %q, want ""`, got)
-	}
+unknown feature "allalpha": did you mean AllAlpha?`)
+	assert.True(t, gates.Enabled(CrashLoop))
+	assert.Empty(t, gates.String())
 }
 
 func TestFeatureSettingWinsOverGroupSetting(t *testing.T) {
 	for _, sets := range [][]string{{"CrashLoop=true,AllBeta=false"}, {"CrashLoop=true", "AllBeta=false"}, {"AllBeta=false", "CrashLoop=true"}} {
 		gates := newGates("1.4")
 		for _, s := range sets {
-			if err := gates.Set(s); err != nil {
-				t.Fatalf("gates.Set(s): %v", err)
-			}
+			require.NoError(t, gates.Set(s))
 		}
-		if !gates.Enabled(CrashLoop) {
-			t.Errorf("%v: gates.Enabled(CrashLoop) is false", sets)
-		}
-		if !gates.Enabled(OldAPI) {
-			t.Error("it is neither: gates.Enabled(OldAPI) is false")
-		}
+		assert.True(t, gates.Enabled(CrashLoop), "%v", sets)
+		assert.True(t, gates.Enabled(OldAPI), "it is neither")
 	}
 	gates := newGates("1.4")
-	if err := gates.Set("AllBeta=false,AllAlpha=true"); err != nil {
-		t.Fatalf(`gates.Set("AllBeta=false,AllAlpha=true"): %v`, err)
-	}
-	if gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is true")
-	}
-	if !gates.Enabled(Shards) {
-		t.Error("gates.Enabled(Shards) is false")
-	}
-	if err := gates.Set("AllBeta=true"); err != nil {
-		t.Fatalf(`the later one wins: gates.Set("AllBeta=true"): %v`, err)
-	}
-	if !gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is false")
-	}
+	require.NoError(t, gates.Set("AllBeta=false,AllAlpha=true"))
+	assert.False(t, gates.Enabled(CrashLoop))
+	assert.True(t, gates.Enabled(Shards))
+	require.NoError(t, gates.Set("AllBeta=true"), "the later one wins")
+	assert.True(t, gates.Enabled(CrashLoop))
 }
 
 func TestFlagWinsOverEnvironment(t *testing.T) {
 	t.Setenv("GATES", "Shards=true,OldAPI=false")
 	gates := newGates("1.4")
-	if err := gates.SetFromEnv("GATES"); err != nil {
-		t.Fatalf(`gates.SetFromEnv("GATES"): %v`, err)
-	}
-	if err := gates.SetFromEnv("GATES_THAT_ARE_NOT_SET"); err != nil {
-		t.Fatalf(`gates.SetFromEnv("GATES_THAT_ARE_NOT_SET"): %v`, err)
-	}
+	require.NoError(t, gates.SetFromEnv("GATES"))
+	require.NoError(t, gates.SetFromEnv("GATES_THAT_ARE_NOT_SET"))
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.Var(gates, "gates", "")
-	if err := flags.Parse([]string{"-gates=OldAPI=true", "-gates", " CrashLoop = 1 "}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := gates.String(), "CrashLoop=true,OldAPI=true,Shards=true"; got != want {
-		t.Errorf("gates.String() = %q, want %q", got, want)
-	}
-	if !gates.Enabled(OldAPI) {
-		t.Error("gates.Enabled(OldAPI) is false")
-	}
+	require.NoError(t, flags.Parse([]string{"-gates=OldAPI=true", "-gates", " CrashLoop = 1 "}))
+	assert.Equal(t, "CrashLoop=true,OldAPI=true,Shards=true", gates.String())
+	assert.True(t, gates.Enabled(OldAPI))
 }
 
 func TestLockRejectsLaterSettings(t *testing.T) {
 	gates := newGates("1.4")
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if got, want := fmt.Sprint(gates.Set("Shards=true")), "featuregate: the gates are locked: set features before Lock"; got != want {
-		t.Errorf(`gates.Set("Shards=true") = %q, want %q`, got, want)
-	}
-	if err := gates.Set(""); err != nil {
-		t.Errorf(`gates.Set(""): %v`, err)
-	}
-	if got, want := fmt.Sprint(gates.Emulate("1.2")), "featuregate: emulate version 1.2: the gates are locked"; got != want {
-		t.Errorf(`gates.Emulate("1.2") = %q, want %q`, got, want)
-	}
-	if gates.Enabled(Shards) {
-		t.Error("gates.Enabled(Shards) is true")
-	}
+	require.NoError(t, gates.Lock())
+	require.NoError(t, gates.Lock())
+	assert.EqualError(t, gates.Set("Shards=true"), "featuregate: the gates are locked: set features before Lock")
+	assert.NoError(t, gates.Set(""))
+	assert.EqualError(t, gates.Emulate("1.2"), "featuregate: emulate version 1.2: the gates are locked")
+	assert.False(t, gates.Enabled(Shards))
 }
 
 func TestFailedLockLocksNothing(t *testing.T) {
 	gates := newGates("1.4")
-	if err := gates.Set("Shards=true,CrashLoop=false"); err != nil {
-		t.Fatalf(`gates.Set("Shards=true,CrashLoop=false"): %v`, err)
-	}
-	if err := gates.Lock(); err == nil {
-		t.Fatal("gates.Lock() = nil, want an error")
-	}
-	if err := gates.Set("CrashLoop=true"); err != nil {
-		t.Fatalf(`gates.Set("CrashLoop=true"): %v`, err)
-	}
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
+	require.NoError(t, gates.Set("Shards=true,CrashLoop=false"))
+	require.Error(t, gates.Lock())
+	require.NoError(t, gates.Set("CrashLoop=true"))
+	require.NoError(t, gates.Lock())
 }
 
 func TestLockLogsSettingsAndState(t *testing.T) {
@@ -243,85 +176,43 @@ func TestLockLogsSettingsAndState(t *testing.T) {
 	gates, err := featuregate.New(featuregate.Config[Feature]{
 		Version: "v1.4.0-rc.2", Features: features, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: drop})),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := gates.Set("AllAlpha=true,OldAPI=false"); err != nil {
-		t.Fatalf(`gates.Set("AllAlpha=true,OldAPI=false"): %v`, err)
-	}
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if got, want := out.String(), `level=WARN msg="feature gate is set: this feature is deprecated and will be removed" feature=OldAPI enabled=false stage=Deprecated
+	require.NoError(t, err)
+	require.NoError(t, gates.Set("AllAlpha=true,OldAPI=false"))
+	require.NoError(t, gates.Lock())
+	require.NoError(t, gates.Lock())
+	assert.Equal(t, `level=WARN msg="feature gate is set: this feature is deprecated and will be removed" feature=OldAPI enabled=false stage=Deprecated
 level=WARN msg="feature gate is set: this feature may change or be removed in any version" feature=Shards enabled=true stage=Alpha
 level=INFO msg="feature gates" version=1.4 features.CrashLoop=true features.OldAPI=false features.Shards=true
-`; got != want {
-		t.Errorf("out.String() = %q, want %q", got, want)
-	}
+`, out.String())
 }
 
 func TestEmulatedVersionDeterminesStages(t *testing.T) {
 	gates, err := one(t, "1.4", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(gates.Emulate("1.5")), "featuregate: emulate version 1.5: it is newer than this program, which is version 1.4"; got != want {
-		t.Errorf(`gates.Emulate("1.5") = %q, want %q`, got, want)
-	}
-	if got, want := fmt.Sprint(gates.Emulate("old")), `featuregate: emulate: "old" is not a version such as 1.4`; got != want {
-		t.Errorf(`gates.Emulate("old") = %q, want %q`, got, want)
-	}
-	if err := gates.Emulate("1.3.9"); err != nil {
-		t.Fatalf(`gates.Emulate("1.3.9"): %v`, err)
-	}
-	if gates.Enabled(0) {
-		t.Error("gates.Enabled(0) is true")
-	}
-	if got := gates.Version(); got != "1.3.9" {
-		t.Errorf("gates.Version() = %q, want %q", got, "1.3.9")
-	}
-	if err := gates.Set("X=false"); err != nil {
-		t.Fatalf(`it is alpha there: gates.Set("X=false"): %v`, err)
-	}
-	if got, want := fmt.Sprint(gates.Emulate("1.4")), "featuregate: emulate version 1.4: X is always on since version 1.4"; got != want {
-		t.Errorf(`gates.Emulate("1.4") = %q, want %q`, got, want)
-	}
-	if got, want := fmt.Sprint(gates.Emulate("1.1")), "featuregate: emulate version 1.1: X is new in version 1.2, and this is version 1.1"; got != want {
-		t.Errorf(`gates.Emulate("1.1") = %q, want %q`, got, want)
-	}
-	if got := gates.Version(); got != "1.3.9" {
-		t.Errorf("a rejected call changes nothing: gates.Version() = %q, want %q", got, "1.3.9")
-	}
+	require.NoError(t, err)
+	assert.EqualError(t, gates.Emulate("1.5"), "featuregate: emulate version 1.5: it is newer than this program, which is version 1.4")
+	assert.EqualError(t, gates.Emulate("old"), `featuregate: emulate: "old" is not a version such as 1.4`)
+	require.NoError(t, gates.Emulate("1.3.9"))
+	assert.False(t, gates.Enabled(0))
+	assert.Equal(t, "1.3.9", gates.Version())
+	require.NoError(t, gates.Set("X=false"), "it is alpha there")
+	assert.EqualError(t, gates.Emulate("1.4"), "featuregate: emulate version 1.4: X is always on since version 1.4")
+	assert.EqualError(t, gates.Emulate("1.1"), "featuregate: emulate version 1.1: X is new in version 1.2, and this is version 1.1")
+	assert.Equal(t, "1.3.9", gates.Version(), "a rejected call changes nothing")
 }
 
 func TestRemovedFeatureStaysRemovedInEmulation(t *testing.T) {
 	for stage, on := range map[featuregate.Stage]bool{featuregate.Beta: false, featuregate.GA: true} {
 		gates, err := one(t, "1.4", featuregate.Phase{Since: "1.0", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.2", Stage: stage},
 			featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, v := range []string{"1.4", "1.3", "1.1"} {
-			if err := gates.Emulate(v); err != nil {
-				t.Fatalf("gates.Emulate(v): %v", err)
-			}
-			if got := gates.Enabled(0); got != on {
-				t.Errorf("emulating %s: gates.Enabled(0) = %v, want %v", v, got, on)
-			}
-			if got, want := fmt.Sprint(gates.Set("X=true")), "featuregate: X was removed in version 1.4"; got != want {
-				t.Errorf(`gates.Set("X=true") = %q, want %q`, got, want)
-			}
+			require.NoError(t, gates.Emulate(v))
+			assert.Equal(t, on, gates.Enabled(0), "emulating %s", v)
+			assert.EqualError(t, gates.Set("X=true"), "featuregate: X was removed in version 1.4")
 		}
 		gates, err = one(t, "1.3", featuregate.Phase{Since: "1.2", Stage: stage}, featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !gates.Enabled(0) {
-			t.Error("not removed yet: gates.Enabled(0) is false")
-		}
+		require.NoError(t, err)
+		assert.True(t, gates.Enabled(0), "not removed yet")
 	}
 }
 
@@ -329,44 +220,26 @@ func TestUndeclaredFeaturePanics(t *testing.T) {
 	gates := newGates("1.4")
 	for _, f := range []Feature{-1, 3} {
 		want := fmt.Sprintf("featuregate: no feature %d is declared", f)
-		if got := panicOf(func() { gates.Enabled(f) }); got != want {
-			t.Errorf("panic = %v, want %v", got, want)
-		}
-		if got := panicOf(func() { gates.Override(t, f, true) }); got != want {
-			t.Errorf("panic = %v, want %v", got, want)
-		}
+		assert.PanicsWithValue(t, want, func() { gates.Enabled(f) })
+		assert.PanicsWithValue(t, want, func() { gates.Override(t, f, true) })
 	}
 }
 
 func TestNewCopiesConfig(t *testing.T) {
 	phases := []featuregate.Phase{{Since: "1.0", Stage: featuregate.Alpha}}
 	gates, err := one(t, "1.0", phases...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	phases[0] = featuregate.Phase{Since: "1.0", Stage: featuregate.GA}
-	if err := gates.Set("X=false"); err != nil {
-		t.Fatalf(`gates.Set("X=false"): %v`, err)
-	}
+	require.NoError(t, gates.Set("X=false"))
 }
 
 func TestZeroConfigHasNoFeatures(t *testing.T) {
 	gates, err := featuregate.New(featuregate.Config[Feature]{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := fmt.Sprint(gates.Set("X=true")), `featuregate: unknown feature "X"`; got != want {
-		t.Errorf(`gates.Set("X=true") = %q, want %q`, got, want)
-	}
-	if err := gates.Set("AllAlpha=true"); err != nil {
-		t.Fatalf(`gates.Set("AllAlpha=true"): %v`, err)
-	}
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if got := new(featuregate.Gates[Feature]).String(); got != "" {
-		t.Errorf(`package flag calls it: new(featuregate.Gates[Feature]).String() = %q, want ""`, got)
-	}
+	require.NoError(t, err)
+	assert.EqualError(t, gates.Set("X=true"), `featuregate: unknown feature "X"`)
+	require.NoError(t, gates.Set("AllAlpha=true"))
+	require.NoError(t, gates.Lock())
+	assert.Empty(t, new(featuregate.Gates[Feature]).String(), "package flag calls it")
 }
 
 // fatal is a test that notes its failure.
@@ -388,27 +261,17 @@ func (f *fatal) end() {
 
 func TestOverrideEndsWithTest(t *testing.T) {
 	gates := newGates("1.4")
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
+	require.NoError(t, gates.Lock())
 	outer, inner := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestA/sub"}
 	gates.Override(outer, Shards, true)
 	gates.Override(outer, Shards, false)
 	gates.Override(inner, Shards, true)
-	if !gates.Enabled(Shards) {
-		t.Error("gates.Enabled(Shards) is false")
-	}
+	assert.True(t, gates.Enabled(Shards))
 	inner.end()
-	if gates.Enabled(Shards) {
-		t.Error("gates.Enabled(Shards) is true")
-	}
+	assert.False(t, gates.Enabled(Shards))
 	outer.end()
-	if gates.Enabled(Shards) {
-		t.Error("gates.Enabled(Shards) is true")
-	}
-	if got := outer.failure + inner.failure; got != "" {
-		t.Errorf(`outer.failure+inner.failure = %q, want ""`, got)
-	}
+	assert.False(t, gates.Enabled(Shards))
+	assert.Empty(t, outer.failure+inner.failure)
 }
 
 func TestConflictingOverridesFail(t *testing.T) {
@@ -416,22 +279,12 @@ func TestConflictingOverridesFail(t *testing.T) {
 	a, b := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestAB"}
 	gates.Override(a, CrashLoop, false)
 	gates.Override(b, CrashLoop, true)
-	if want := "featuregate: override: TestA overrides CrashLoop now: tests that run in parallel need Gates of their own"; b.failure != want {
-		t.Errorf("b.failure = %q, want %q", b.failure, want)
-	}
-	if gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is true")
-	}
-	if err := gates.Set("CrashLoop=true"); err != nil {
-		t.Fatalf(`gates.Set("CrashLoop=true"): %v`, err)
-	}
-	if gates.Enabled(CrashLoop) {
-		t.Error("until the test ends: gates.Enabled(CrashLoop) is true")
-	}
+	assert.Equal(t, "featuregate: override: TestA overrides CrashLoop now: tests that run in parallel need Gates of their own", b.failure)
+	assert.False(t, gates.Enabled(CrashLoop))
+	require.NoError(t, gates.Set("CrashLoop=true"))
+	assert.False(t, gates.Enabled(CrashLoop), "until the test ends")
 	a.end()
-	if !gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is false")
-	}
+	assert.True(t, gates.Enabled(CrashLoop))
 	gates.Override(&fatal{T: t, name: "TestC"}, OldAPI, false)
 }
 
@@ -439,18 +292,12 @@ func TestOverrideFollowsTheRules(t *testing.T) {
 	test := &fatal{T: t, name: "Test"}
 	gates := newGates("1.5")
 	gates.Override(test, OldAPI, true)
-	if want := "featuregate: override: OldAPI was removed in version 1.5"; test.failure != want {
-		t.Errorf("test.failure = %q, want %q", test.failure, want)
-	}
+	assert.Equal(t, "featuregate: override: OldAPI was removed in version 1.5", test.failure)
 	gates.Override(test, CrashLoop, false)
 	gates.Override(test, Shards, true)
-	if want := "featuregate: override: Shards requires CrashLoop, which is off"; test.failure != want {
-		t.Errorf("test.failure = %q, want %q", test.failure, want)
-	}
+	assert.Equal(t, "featuregate: override: Shards requires CrashLoop, which is off", test.failure)
 	test.end()
-	if !gates.Enabled(CrashLoop) {
-		t.Error("gates.Enabled(CrashLoop) is false")
-	}
+	assert.True(t, gates.Enabled(CrashLoop))
 }
 
 func TestEnabledRunsConcurrentlyWithSettings(t *testing.T) {
@@ -459,9 +306,7 @@ func TestEnabledRunsConcurrentlyWithSettings(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 100 {
-				if err := gates.Set("Shards=true,CrashLoop=true"); err != nil {
-					t.Errorf(`gates.Set("Shards=true,CrashLoop=true"): %v`, err)
-				}
+				assert.NoError(t, gates.Set("Shards=true,CrashLoop=true"))
 				gates.Enabled(Shards)
 				for range gates.All() {
 					_ = gates.String() + gates.Usage()
@@ -470,12 +315,8 @@ func TestEnabledRunsConcurrentlyWithSettings(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := gates.Lock(); err != nil {
-		t.Fatalf("gates.Lock(): %v", err)
-	}
-	if got := testing.AllocsPerRun(100, func() { gates.Enabled(Shards) }); got != 0 {
-		t.Errorf("testing.AllocsPerRun = %v, want 0", got)
-	}
+	require.NoError(t, gates.Lock())
+	assert.Zero(t, testing.AllocsPerRun(100, func() { gates.Enabled(Shards) }))
 }
 
 func FuzzSet(f *testing.F) {
@@ -485,27 +326,12 @@ func FuzzSet(f *testing.F) {
 		gates := newGates("1.4")
 		before := fmt.Sprint(gates.LogValue())
 		if err := gates.Set(s); err != nil {
-			if got := fmt.Sprint(gates.LogValue()); got != before {
-				t.Errorf("none of it is in effect: fmt.Sprint(gates.LogValue()) = %q, want %q", got, before)
-			}
-			if got := gates.String(); got != "" {
-				t.Errorf(`gates.String() = %q, want ""`, got)
-			}
+			assert.Equal(t, before, fmt.Sprint(gates.LogValue()), "none of it is in effect")
+			assert.Empty(t, gates.String())
 			return
 		}
 		again := newGates("1.4")
-		if err := again.Set(gates.String()); err != nil {
-			t.Fatalf("again.Set(gates.String()): %v", err)
-		}
-		if got, want := fmt.Sprint(again.LogValue()), fmt.Sprint(gates.LogValue()); got != want {
-			t.Errorf("Set reads what String returns: fmt.Sprint(again.LogValue()) = %q, want %q", got, want)
-		}
+		require.NoError(t, again.Set(gates.String()))
+		assert.Equal(t, fmt.Sprint(gates.LogValue()), fmt.Sprint(again.LogValue()), "Set reads what String returns")
 	})
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
 }

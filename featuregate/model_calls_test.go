@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/featuregate"
 )
 
@@ -60,9 +62,7 @@ func goodHistories(t *testing.T) (good [][]featuregate.Phase) {
 			good = append(good, h)
 		}
 	}
-	if len(good) != 15+30+10-3-3 {
-		t.Fatalf("len(good) = %d, want %d: %v", len(good), 15+30+10-3-3, good)
-	} // of one, two and three phases, less those that begin with Deprecated
+	require.Len(t, good, 15+30+10-3-3) // of one, two and three phases, less those that begin with Deprecated
 	return good
 }
 

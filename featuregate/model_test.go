@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/featuregate"
 )
 
@@ -428,7 +430,7 @@ func (tr *trial) differ(format string, args ...any) {
 	for _, c := range tr.calls {
 		text.WriteString("\n" + c.text)
 	}
-	tr.Fatalf("the gates differ from the model: %s\n%s", text.String(), fmt.Sprintf(format, args...))
+	require.FailNow(tr.T, "the gates differ from the model", "%s\n%s", text.String(), fmt.Sprintf(format, args...))
 }
 
 func describe(cfg featuregate.Config[Feature]) string {

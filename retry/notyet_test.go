@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
@@ -88,46 +89,26 @@ func TestNotYetDoesNotHideJoinedFailure(t *testing.T) {
 				for how, join := range joins {
 					name := fmt.Sprintf("%s, %s, %s, %s", how, a.name, b.name, c.name)
 					err := join(a.err, b.err, c.err)
-					if got := retry.IsPermanent(err); got != permanent {
-						t.Errorf("%v: retry.IsPermanent(err) = %v, want %v", name, got, permanent)
-					}
-					if got, want := retry.IsNotYet(err), anyWaits && !anyFailed && !permanent; got != want {
-						t.Errorf("%v: retry.IsNotYet(err) = %v, want %v", name, got, want)
-					}
+					assert.Equal(t, permanent, retry.IsPermanent(err), name)
+					assert.Equal(t, anyWaits && !anyFailed && !permanent, retry.IsNotYet(err), name)
 					d, ok := retry.Delay(err)
-					if got := max(d, 0); got != delay {
-						t.Errorf("%v: max(d, 0) = %v, want %v", name, got, delay)
-					}
-					if want := delay > 0; ok != want {
-						t.Errorf("%v: ok = %v, want %v", name, ok, want)
-					}
+					assert.Equal(t, delay, max(d, 0), name)
+					assert.Equal(t, delay > 0, ok, name)
 				}
 			}
 		}
 	}
-	if retry.IsNotYet(nil) {
-		t.Error("retry.IsNotYet(nil) is true")
-	}
-	if err := retry.NotYet(nil, time.Minute); err != nil {
-		t.Errorf("retry.NotYet(nil, time.Minute): %v", err)
-	}
-	if err := retry.NotYet(errBusy, time.Minute); !errors.Is(err, errBusy) {
-		t.Errorf("retry.NotYet(errBusy, time.Minute) = %v, want %v", err, errBusy)
-	}
-	if got := fmt.Sprint(retry.NotYet(errBusy, time.Minute)); got != "busy" {
-		t.Errorf("retry.NotYet(errBusy, time.Minute) = %q, want %q", got, "busy")
-	}
+	assert.False(t, retry.IsNotYet(nil))
+	assert.NoError(t, retry.NotYet(nil, time.Minute))
+	assert.ErrorIs(t, retry.NotYet(errBusy, time.Minute), errBusy)
+	assert.EqualError(t, retry.NotYet(errBusy, time.Minute), "busy")
 }
 
 func TestNotYetRetriesAfterItsDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(retry.NotYet(errBusy, 10*time.Second), retry.NotYet(errBusy, 0), errBusy)
-		if err := retry.Do(t.Context(), retry.Config{Backoff: doubling(5)}, s.run); err != nil {
-			t.Fatalf("retry.Do: %v", err)
-		}
-		if diff := cmp.Diff(seconds(0, 10, 12, 16), s.called); diff != "" {
-			t.Errorf("without a delay of its own that of the backoff counts: s.called mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: doubling(5)}, s.run))
+		assert.Equal(t, seconds(0, 10, 12, 16), s.called, "without a delay of its own that of the backoff counts")
 	})
 }
 
@@ -138,22 +119,12 @@ func TestEndlessNotYetStopsWithoutFailure(t *testing.T) {
 			calls++
 			return retry.NotYet(errBusy, time.Minute)
 		})
-		if calls != 3 {
-			t.Errorf("calls = %v, want 3", calls)
-		}
-		if !errors.Is(err, retry.ErrGaveUp) {
-			t.Errorf("err = %v, want %v", err, retry.ErrGaveUp)
-		}
-		if got, want := fmt.Sprint(err), "retry: gave up after attempt 3: busy"; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
-		if !retry.IsNotYet(err) {
-			t.Error("a caller that can wait longer goes on: retry.IsNotYet(err) is false")
-		}
+		assert.Equal(t, 3, calls)
+		assert.ErrorIs(t, err, retry.ErrGaveUp)
+		assert.EqualError(t, err, "retry: gave up after attempt 3: busy")
+		assert.True(t, retry.IsNotYet(err), "a caller that can wait longer goes on")
 		d, _ := retry.Delay(err)
-		if d != time.Minute {
-			t.Errorf("d = %v, want %v", d, time.Minute)
-		}
+		assert.Equal(t, time.Minute, d)
 	})
 }
 
@@ -163,10 +134,6 @@ func TestOnConflictReturnsNotYet(t *testing.T) {
 		calls++
 		return retry.NotYet(errBusy, time.Hour)
 	})
-	if !retry.IsNotYet(err) {
-		t.Error("retry.IsNotYet(err) is false")
-	}
-	if calls != 1 {
-		t.Errorf("calls = %v, want 1", calls)
-	}
+	assert.True(t, retry.IsNotYet(err))
+	assert.Equal(t, 1, calls)
 }

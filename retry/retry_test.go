@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
@@ -59,12 +60,8 @@ func doubling(steps int) wait.Backoff {
 func TestDoTriesUntilItSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBusy, errBusy, errBusy)
-		if err := retry.Do(t.Context(), retry.Config{Backoff: doubling(0)}, s.run); err != nil {
-			t.Fatalf("retry.Do: %v", err)
-		}
-		if diff := cmp.Diff(seconds(0, 1, 3, 7), s.called); diff != "" {
-			t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: doubling(0)}, s.run))
+		assert.Equal(t, seconds(0, 1, 3, 7), s.called)
 	})
 }
 
@@ -72,24 +69,12 @@ func TestNoWaitAfterLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBusy, errBusy, io.EOF)
 		err := retry.Do(t.Context(), retry.Config{Backoff: doubling(3)}, s.run)
-		if diff := cmp.Diff(seconds(0, 1, 3), s.called); diff != "" {
-			t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-		}
-		if got := time.Since(s.start); got != 3*time.Second {
-			t.Errorf("Do has slept after the last attempt: time.Since(s.start) = %v, want %v", got, 3*time.Second)
-		}
-		if !errors.Is(err, retry.ErrGaveUp) {
-			t.Fatalf("err = %v, want %v", err, retry.ErrGaveUp)
-		}
-		if !errors.Is(err, io.EOF) {
-			t.Errorf("err = %v, want %v", err, io.EOF)
-		}
-		if errors.Is(err, errBusy) {
-			t.Errorf("an older error is stale: err = %v, want another error", err)
-		}
-		if got, want := fmt.Sprint(err), "retry: gave up after attempt 3: EOF"; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.Equal(t, seconds(0, 1, 3), s.called)
+		assert.Equal(t, 3*time.Second, time.Since(s.start), "Do has slept after the last attempt")
+		require.ErrorIs(t, err, retry.ErrGaveUp)
+		assert.ErrorIs(t, err, io.EOF)
+		assert.NotErrorIs(t, err, errBusy, "an older error is stale")
+		assert.EqualError(t, err, "retry: gave up after attempt 3: EOF")
 	})
 }
 
@@ -98,12 +83,8 @@ func TestReachingTheCapDoesNotEndTheAttempts(t *testing.T) {
 		b := doubling(6)
 		b.Cap = 2 * time.Second
 		s := newScript(errBusy, errBusy, errBusy, errBusy, errBusy, errBusy, errBusy)
-		if err := retry.Do(t.Context(), retry.Config{Backoff: b}, s.run); !errors.Is(err, retry.ErrGaveUp) {
-			t.Fatalf("retry.Do(ctx, retry.Config{Backoff: b}, s.run) = %v, want %v", err, retry.ErrGaveUp)
-		}
-		if diff := cmp.Diff(seconds(0, 1, 3, 5, 7, 9), s.called); diff != "" {
-			t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-		}
+		require.ErrorIs(t, retry.Do(t.Context(), retry.Config{Backoff: b}, s.run), retry.ErrGaveUp)
+		assert.Equal(t, seconds(0, 1, 3, 5, 7, 9), s.called)
 	})
 }
 
@@ -111,44 +92,28 @@ func TestZeroBackoffIsDefaultAndZeroStepsAreUnlimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls, start := 0, time.Now()
 		err := retry.Do(t.Context(), retry.Config{}, func(context.Context) error { calls++; return errBusy })
-		if !errors.Is(err, retry.ErrGaveUp) {
-			t.Fatalf("err = %v, want %v", err, retry.ErrGaveUp)
-		}
-		if calls != 5 {
-			t.Errorf("calls = %v, want 5", calls)
-		}
-		if got := time.Since(start); got < 40*time.Millisecond {
-			t.Errorf("time.Since(start) = %v, want at least %v", got, 40*time.Millisecond)
-		}
-		if got := time.Since(start); got > 44*time.Millisecond {
-			t.Errorf("time.Since(start) = %v, want at most %v", got, 44*time.Millisecond)
-		}
+		require.ErrorIs(t, err, retry.ErrGaveUp)
+		assert.Equal(t, 5, calls)
+		assert.GreaterOrEqual(t, time.Since(start), 40*time.Millisecond)
+		assert.LessOrEqual(t, time.Since(start), 44*time.Millisecond)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		if err := retry.Do(t.Context(), retry.Config{Backoff: wait.Backoff{Duration: 1}}, func(context.Context) error {
+		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: wait.Backoff{Duration: 1}}, func(context.Context) error {
 			if calls++; calls < 1000 {
 				return errBusy
 			}
 			return nil
-		}); err != nil {
-			t.Fatalf("retry.Do: %v", err)
-		}
-		if calls != 1000 {
-			t.Errorf("calls = %v, want 1000", calls)
-		}
+		}))
+		assert.Equal(t, 1000, calls)
 	})
 }
 
 func TestDefaultsMatchClientGo(t *testing.T) {
 	ms := time.Millisecond
 	r, b := retry.DefaultRetry(), retry.DefaultBackoff()
-	if diff := cmp.Diff(wait.Backoff{Steps: 5, Duration: 10 * ms, Factor: 1, Jitter: 0.1}, r); diff != "" {
-		t.Errorf("r mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(wait.Backoff{Steps: 4, Duration: 10 * ms, Factor: 5, Jitter: 0.1}, b); diff != "" {
-		t.Errorf("b mismatch (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, wait.Backoff{Steps: 5, Duration: 10 * ms, Factor: 1, Jitter: 0.1}, r)
+	assert.Equal(t, wait.Backoff{Steps: 4, Duration: 10 * ms, Factor: 5, Jitter: 0.1}, b)
 }
 
 func TestEndedContextNeverRunsFunction(t *testing.T) {
@@ -156,22 +121,12 @@ func TestEndedContextNeverRunsFunction(t *testing.T) {
 	cancel(errStop)
 	s := newScript()
 	err := retry.Do(ctx, retry.Config{}, s.run)
-	if len(s.called) != 0 {
-		t.Errorf("s.called = %v, want none", s.called)
-	}
-	if !errors.Is(err, errStop) {
-		t.Errorf("err = %v, want %v", err, errStop)
-	}
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("err = %v, want %v", err, context.Canceled)
-	}
+	assert.Empty(t, s.called)
+	assert.ErrorIs(t, err, errStop)
+	assert.ErrorIs(t, err, context.Canceled)
 	v, err := retry.DoValue(ctx, retry.Config{}, func(context.Context) (int, error) { return 1, nil })
-	if v != 0 {
-		t.Errorf("v = %v, want 0", v)
-	}
-	if !errors.Is(err, errStop) {
-		t.Errorf("never nil in place of the cancellation: err = %v, want %v", err, errStop)
-	}
+	assert.Zero(t, v)
+	assert.ErrorIs(t, err, errStop, "never nil in place of the cancellation")
 }
 
 func TestCancelDuringWaitReturnsCauseAndLastError(t *testing.T) {
@@ -182,33 +137,15 @@ func TestCancelDuringWaitReturnsCauseAndLastError(t *testing.T) {
 				time.AfterFunc(2*time.Second, func() { cancel(errStop) })
 				s := newScript(io.EOF, end, nil)
 				err := retry.Do(ctx, retry.Config{Backoff: doubling(0)}, s.run)
-				if diff := cmp.Diff(seconds(0, 1), s.called); diff != "" {
-					t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-				}
-				if got := time.Since(s.start); got != 2*time.Second {
-					t.Errorf("time.Since(s.start) = %v, want %v", got, 2*time.Second)
-				}
-				if !errors.Is(err, errStop) {
-					t.Fatalf("err = %v, want %v", err, errStop)
-				}
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("err = %v, want %v", err, context.Canceled)
-				}
-				if !errors.Is(err, errBusy) {
-					t.Errorf("err = %v, want %v", err, errBusy)
-				}
-				if errors.Is(err, io.EOF) {
-					t.Errorf("err = %v, want another error", err)
-				}
-				if errors.Is(err, retry.ErrGaveUp) {
-					t.Errorf("err = %v, want another error", err)
-				}
-				if got, want := fmt.Sprint(err), "retry: stopped after attempt 2: context canceled: shutting down: busy"; got != want {
-					t.Errorf("err = %q, want %q", got, want)
-				}
-				if !wait.Interrupted(err) {
-					t.Error("wait.Interrupted(err) is false")
-				}
+				assert.Equal(t, seconds(0, 1), s.called)
+				assert.Equal(t, 2*time.Second, time.Since(s.start))
+				require.ErrorIs(t, err, errStop)
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, errBusy)
+				assert.NotErrorIs(t, err, io.EOF)
+				assert.NotErrorIs(t, err, retry.ErrGaveUp)
+				assert.EqualError(t, err, "retry: stopped after attempt 2: context canceled: shutting down: busy")
+				assert.True(t, wait.Interrupted(err))
 			})
 		})
 	}
@@ -227,18 +164,10 @@ func TestCancelIsNotReportedAsEarlierConflict(t *testing.T) {
 			cancel(errStop)
 			return fmt.Errorf("store: put a: %w", ctx.Err())
 		})
-		if calls != 2 {
-			t.Errorf("calls = %v, want 2", calls)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("err = %v, want %v", err, context.Canceled)
-		}
-		if !errors.Is(err, errStop) {
-			t.Errorf("the function knew only that it was canceled, the context knows why: err = %v, want %v", err, errStop)
-		}
-		if retry.IsConflict(err) {
-			t.Errorf("%v: retry.IsConflict(err) is true", err)
-		}
+		assert.Equal(t, 2, calls)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.ErrorIs(t, err, errStop, "the function knew only that it was canceled, the context knows why")
+		assert.False(t, retry.IsConflict(err), "%v", err)
 	})
 }
 
@@ -249,51 +178,33 @@ func TestCancelDuringLastAttemptIsNotReportedAsGivingUp(t *testing.T) {
 		Backoff:   wait.Backoff{Steps: 1},
 		OnAttempt: func(_ context.Context, a retry.Attempt) { seen = a },
 	}, func(context.Context) error { cancel(); return errBusy })
-	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("err = %v, want %v", err, context.Canceled)
-	}
-	if !errors.Is(err, errBusy) {
-		t.Errorf("err = %v, want %v", err, errBusy)
-	}
-	if errors.Is(err, retry.ErrGaveUp) {
-		t.Errorf("err = %v, want another error", err)
-	}
-	if want := (retry.Attempt{Number: 1, Err: errBusy, Last: true}); seen != want {
-		t.Errorf("seen = %+v, want %+v", seen, want)
-	}
+	require.ErrorIs(t, err, context.Canceled)
+	assert.ErrorIs(t, err, errBusy)
+	assert.NotErrorIs(t, err, retry.ErrGaveUp)
+	assert.Equal(t, retry.Attempt{Number: 1, Err: errBusy, Last: true}, seen)
 }
 
 func TestErrorWithCauseIsReturnedUnwrapped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	failed := fmt.Errorf("store: put a: %w", context.Canceled)
 	err := retry.Do(ctx, retry.Config{}, func(context.Context) error { cancel(); return failed })
-	if err != failed {
-		t.Errorf("err = %v, want %v", err, failed)
-	}
+	assert.Equal(t, failed, err)
 }
 
 func TestCancelDoesNotObscureDefiniteOutcome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := retry.Do(ctx, retry.Config{}, func(context.Context) error { cancel(); return nil }); err != nil {
-		t.Errorf("retry.Do: %v", err)
-	}
+	assert.NoError(t, retry.Do(ctx, retry.Config{}, func(context.Context) error { cancel(); return nil }))
 
 	ctx, cancel = context.WithCancel(t.Context())
 	err := retry.OnConflict(ctx, wait.Backoff{}, func(context.Context) error { cancel(); return io.EOF })
-	if err != io.EOF {
-		t.Errorf("err = %v, want %v", err, io.EOF)
-	}
+	assert.Equal(t, io.EOF, err)
 }
 
 func TestTimeoutWithinAttemptIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(context.DeadlineExceeded, context.Canceled)
-		if err := retry.Do(t.Context(), retry.Config{Backoff: doubling(0)}, s.run); err != nil {
-			t.Fatalf("retry.Do: %v", err)
-		}
-		if diff := cmp.Diff(seconds(0, 1, 3), s.called); diff != "" {
-			t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, retry.Do(t.Context(), retry.Config{Backoff: doubling(0)}, s.run))
+		assert.Equal(t, seconds(0, 1, 3), s.called)
 	})
 }
 
@@ -301,12 +212,8 @@ func TestOnErrorReturnsNonRetriableErrorUnwrapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScript(errBusy, io.EOF)
 		err := retry.OnError(t.Context(), doubling(5), func(err error) bool { return errors.Is(err, errBusy) }, s.run)
-		if err != io.EOF {
-			t.Errorf("err = %v, want %v", err, io.EOF)
-		}
-		if diff := cmp.Diff(seconds(0, 1), s.called); diff != "" {
-			t.Errorf("s.called mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, io.EOF, err)
+		assert.Equal(t, seconds(0, 1), s.called)
 	})
 }
 
@@ -329,18 +236,12 @@ func TestOnConflictRetriesConflictsOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScript(tc.errs...)
 				err := retry.OnConflict(t.Context(), doubling(3), s.run)
-				if len(s.called) != tc.calls {
-					t.Errorf("len(s.called) = %d, want %d: %v", len(s.called), tc.calls, s.called)
-				}
+				assert.Len(t, s.called, tc.calls)
 				if !tc.fails {
-					if err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, err)
 					return
 				}
-				if !errors.Is(err, tc.errs[len(tc.errs)-1]) {
-					t.Errorf("err = %v, want %v", err, tc.errs[len(tc.errs)-1])
-				}
+				assert.ErrorIs(t, err, tc.errs[len(tc.errs)-1])
 			})
 		})
 	}
@@ -356,35 +257,18 @@ func TestDoValueReturnsValueOfSuccessfulAttempt(t *testing.T) {
 			return n, nil
 		}
 		v, err := retry.DoValue(t.Context(), retry.Config{}, count)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if v != 3 {
-			t.Errorf("v = %v, want 3", v)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, 3, v)
 
 		n = 0
 		v, err = retry.DoValue(t.Context(), retry.Config{Backoff: doubling(2)}, count)
-		if !errors.Is(err, errBusy) {
-			t.Fatalf("err = %v, want %v", err, errBusy)
-		}
-		if v != 0 {
-			t.Errorf("a value returned with an error is dropped: v = %v, want 0", v)
-		}
+		require.ErrorIs(t, err, errBusy)
+		assert.Zero(t, v, "a value returned with an error is dropped")
 	})
 }
 
 func TestPanicsPassThrough(t *testing.T) {
-	if got := panicOf(func() {
+	assert.PanicsWithValue(t, "boom", func() {
 		_ = retry.Do(t.Context(), retry.Config{}, func(context.Context) error { panic("boom") })
-	}); got != "boom" {
-		t.Errorf("panic = %v, want %v", got, "boom")
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	})
 }

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -79,26 +79,16 @@ func swept(mode, janitor string) func() simtest.World {
 func TestMapLostOnRestartIsFound(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		report := simtest.Explore(t, swept(mode, "deletes"))
-		if len(report.Failures) != 1 {
-			t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
-		}
+		require.Len(t, report.Failures, 1)
 		f := report.Failures[0]
-		if f.Rule != "always" {
-			t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
-		}
-		if got, want := f.Plan.String(), "skip(step#2) cold(s create to/a#1 of from)"; got != want {
-			t.Fatalf("f.Plan.String() = %q, want %q", got, want)
-		}
+		require.EqualValues(t, "always", f.Rule)
+		require.Equal(t, "skip(step#2) cold(s create to/a#1 of from)", f.Plan.String())
 		inOrder(t, f.Timeline, "s.1 create to/a", "CRASH", "s.2 FAULT it starts, and its controllers of from begin last", "delete to/a")
 		for _, plan := range f.More {
-			if plan[0].Do != "cold" {
-				t.Fatalf("nothing else finds it: %s: plan[0].Do = %q, want %q", plan, plan[0].Do, "cold")
-			}
+			require.Equal(t, "cold", plan[0].Do, "nothing else finds it: %s", plan)
 		}
 
-		if got := simtest.Explore(t, swept(mode, "asks")).Failures; len(got) != 0 {
-			t.Fatalf(`simtest.Explore(t, swept(mode, "asks")).Failures = %v, want none`, got)
-		}
+		require.Empty(t, simtest.Explore(t, swept(mode, "asks")).Failures)
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from)")
 		inOrder(t, text, "s.2 FAULT it starts, and its controllers of from begin last", "s.2 janitor: reconcile a",
 			"s.2 its controllers of from begin", "s.2 keeper: reconcile a", "STEP change", "s.2 update to/a")
@@ -118,17 +108,11 @@ func TestColdStartsAreOmittedIfEveryControllerWaits(t *testing.T) {
 		}
 		return plans
 	}
-	if got := cold(copier); len(got) != 0 {
-		t.Fatalf("cold(copier) = %v, want none", got)
-	}
-	if diff := cmp.Diff([]string{
+	require.Empty(t, cold(copier))
+	require.Equal(t, []string{
 		"cold(s create to/a#1 of from)", "cold(s create to/a#1 of to)", "cold(s update to/a#1 of from)", "cold(s update to/a#1 of to)",
-	}, slices.Sorted(slices.Values(cold(swept("step", "deletes"))))); diff != "" {
-		t.Fatalf("slices.Sorted(slices.Values(cold(swept(\"step\", \"deletes\")))) mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(cold(swept("step", "deletes")), cold(swept("run", "deletes"))); diff != "" {
-		t.Fatalf("cold(swept(\"run\", \"deletes\")) mismatch (-want +got):\n%s", diff)
-	}
+	}, slices.Sorted(slices.Values(cold(swept("step", "deletes")))))
+	require.Equal(t, cold(swept("step", "deletes")), cold(swept("run", "deletes")))
 }
 
 // Time does not advance before all controllers have started, not even during a slow call.
@@ -147,12 +131,8 @@ func TestLoopNeedingColdStartIsAdvisory(t *testing.T) {
 			t.Error(f)
 		}
 		doubts := of(report.Advice, "hot-loop")
-		if len(doubts) != 1 {
-			t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
-		}
-		if want := "only while the controllers of from by s.2 have not begun, by then for "; !strings.Contains(doubts[0].Problem, want) {
-			t.Fatalf("doubts[0].Problem = %q, want it to contain %q", doubts[0].Problem, want)
-		}
+		require.Len(t, doubts, 1)
+		require.Contains(t, doubts[0].Problem, "only while the controllers of from by s.2 have not begun, by then for ")
 	}
 }
 
@@ -202,9 +182,7 @@ func TestBackgroundPartStartsWithSyncedCaches(t *testing.T) {
 			}
 			text := simtest.Timeline(t, world, "restart(s step#2)")
 			inOrder(t, text, "s.1 create to/a", "s.2 starts", "s.2 copy: reconcile a")
-			if strings.Contains(text, "delete") {
-				t.Fatalf("mode %s, stage %v: text = %q, want it not to contain %q", mode, stage, text, "delete")
-			}
+			require.NotContains(t, text, "delete", "mode %s, stage %v", mode, stage)
 		}
 	}
 }
@@ -214,9 +192,7 @@ func TestColdStartAffectsOneProcess(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, swept(mode, "asks"), "cold(s create to/a#1 of from) crash-after(s update to/a#1)")
 		inOrder(t, text, "s.2 FAULT it starts", "STEP change", "s.2 update to/a", "CRASH", "s.3 starts", "s.3 keeper: reconcile a")
-		if got := strings.Count(text, "begin last"); got != 1 {
-			t.Fatalf(`strings.Count(text, "begin last") = %v, want 1`, got)
-		}
+		require.Equal(t, 1, strings.Count(text, "begin last"))
 	}
 }
 
@@ -225,9 +201,7 @@ func TestTravelAffectsOneProcess(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		text := simtest.Timeline(t, inMode(mode, copier), "travel(s update to/a#1 back 2) crash-after(s update to/a#2)")
 		inOrder(t, text, "s.2 FAULT it starts, and its caches begin at version 2", "s.2 update to/a", "CRASH", "s.3 starts")
-		if got := strings.Count(text, "its caches begin"); got != 1 {
-			t.Fatalf(`strings.Count(text, "its caches begin") = %v, want 1`, got)
-		}
+		require.Equal(t, 1, strings.Count(text, "its caches begin"))
 	}
 }
 
@@ -288,19 +262,11 @@ func TestColdStartAlarmIsABugOnlyEarly(t *testing.T) {
 				return w
 			}
 			plan, err := simtest.ParsePlan("cold(s create to/a#1 of from)")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			f := simtest.Replay(t, world, plan)
-			if f == nil {
-				t.Fatal("f = nil")
-			}
-			if f.Rule != "always" {
-				t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
-			}
-			if f.Severity != severity {
-				t.Fatalf("mode %s: %s: f.Severity = %q, want %q", mode, f.Problem, f.Severity, severity)
-			}
+			require.NotNil(t, f)
+			require.EqualValues(t, "always", f.Rule)
+			require.Equal(t, severity, f.Severity, "mode %s: %s", mode, f.Problem)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/retry"
@@ -98,12 +98,8 @@ func TestDoubtsOfACreation(t *testing.T) {
 				return w
 			}
 			text := simtest.Timeline(t, world, lag)
-			if got := strings.Count(text, "DOUBT it creates on a view of to"); got != c.want {
-				t.Fatalf("%s, mode %s:\n%s: strings.Count(text, \"DOUBT it creates on a view of to\") = %v, want %v", name, mode, text, got, c.want)
-			}
-			if got := simtest.Timeline(t, world, ""); strings.Contains(got, "DOUBT") {
-				t.Fatalf(`%v: simtest.Timeline(t, world, "") = %q, want it not to contain %q`, name, got, "DOUBT")
-			}
+			require.Equal(t, c.want, strings.Count(text, "DOUBT it creates on a view of to"), "%s, mode %s:\n%s", name, mode, text)
+			require.NotContains(t, simtest.Timeline(t, world, ""), "DOUBT", name)
 		}
 	}
 }
@@ -135,9 +131,7 @@ func TestNoDoubtAfterWriteOfAnotherSystem(t *testing.T) {
 	}
 	text := simtest.Timeline(t, world, "lag(s effect look#1 of to)")
 	inOrder(t, text, "its cache of to lags", "t.1 create to/other", "s.1 create to/own", "its caches catch up")
-	if strings.Contains(text, "DOUBT") {
-		t.Fatalf("text = %q, want it not to contain %q", text, "DOUBT")
-	}
+	require.NotContains(t, text, "DOUBT")
 }
 
 // The kind of the object does not matter: the stale cache may be the reason for the deletion. A precondition that another object would not
@@ -171,12 +165,8 @@ func TestDoubtsOfADeletion(t *testing.T) {
 		}
 		text := simtest.Timeline(t, world, "lag(s update from/a#1 of from)")
 		inOrder(t, text, "its cache of from lags", "s.1 delete to/x")
-		if got := strings.Count(text, "DOUBT it deletes on a view of from at version "); got != c.want {
-			t.Fatalf("%s:\n%s: strings.Count(text, \"DOUBT it deletes on a view of from at version \") = %v, want %v", name, text, got, c.want)
-		}
-		if got := simtest.Timeline(t, world, ""); strings.Contains(got, "DOUBT") {
-			t.Fatalf(`%v: simtest.Timeline(t, world, "") = %q, want it not to contain %q`, name, got, "DOUBT")
-		}
+		require.Equal(t, c.want, strings.Count(text, "DOUBT it deletes on a view of from at version "), "%s:\n%s", name, text)
+		require.NotContains(t, simtest.Timeline(t, world, ""), "DOUBT", name)
 	}
 }
 
@@ -215,13 +205,9 @@ func TestDoubtsAreCountedByKind(t *testing.T) {
 			plans = append(plans, plan.String())
 		}
 		slices.Sort(plans)
-		if diff := cmp.Diff(slices.Compact(slices.Clone(plans)), plans); diff != "" {
-			t.Fatalf("plans mismatch (-want +got):\n%s", diff)
-		}
+		require.Equal(t, slices.Compact(slices.Clone(plans)), plans)
 	}
-	if diff := cmp.Diff(map[string]int{"to": 1, "other": 1}, counts); diff != "" {
-		t.Fatalf("counts mismatch (-want +got):\n%s", diff)
-	}
+	require.Equal(t, map[string]int{"to": 1, "other": 1}, counts)
 }
 
 // A lag of more than a minute is unfair, whatever the number of reconciles.
@@ -256,22 +242,12 @@ func TestAlarmNeedingALongLagIsAdvisory(t *testing.T) {
 			return w
 		}
 		plan, err := simtest.ParsePlan("lag(s create to/a#1 of to)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		f := simtest.Replay(t, world, plan)
-		if f == nil {
-			t.Fatal("f = nil")
-		}
-		if f.Rule != "always" {
-			t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
-		}
-		if f.Severity != severity {
-			t.Fatalf("%v: %s: f.Severity = %q, want %q", lasts, f.Problem, f.Severity, severity)
-		}
-		if got, want := strings.Contains(f.Problem, fmt.Sprintf("by then for %v", lasts)), severity == simtest.Advisory; got != want {
-			t.Fatalf(`strings.Contains(f.Problem, fmt.Sprintf("by then for %%v", lasts)) = %v, want %v`, got, want)
-		}
+		require.NotNil(t, f)
+		require.EqualValues(t, "always", f.Rule)
+		require.Equal(t, severity, f.Severity, "%v: %s", lasts, f.Problem)
+		require.Equal(t, severity == simtest.Advisory, strings.Contains(f.Problem, fmt.Sprintf("by then for %v", lasts)))
 	}
 }
 
@@ -287,12 +263,8 @@ func TestHotLoopAfterWritesIsNoChurn(t *testing.T) {
 		w.MaxReconciles = 100
 		return w
 	}, nil)
-	if f == nil {
-		t.Fatal("f = nil")
-	}
-	if f.Rule != "hot-loop" {
-		t.Fatalf("%v: f.Rule = %q, want %q", f.Problem, f.Rule, "hot-loop")
-	}
+	require.NotNil(t, f)
+	require.EqualValues(t, "hot-loop", f.Rule, f.Problem)
 }
 
 // One write in a hundred reconciles makes it churn.
@@ -309,20 +281,14 @@ func TestLoopWithFewWritesIsChurn(t *testing.T) {
 		w.MaxReconciles = 100
 		return w
 	}, nil)
-	if f == nil {
-		t.Fatal("f = nil")
-	}
-	if f.Rule != "churn" {
-		t.Fatalf("%v: f.Rule = %q, want %q", f.Problem, f.Rule, "churn")
-	}
+	require.NotNil(t, f)
+	require.EqualValues(t, "churn", f.Rule, f.Problem)
 }
 
 // A lag that lasts beyond a step of the user is fair for another 100 reconciles.
 func TestStepRestartsCountOfLag(t *testing.T) {
 	plan, err := simtest.ParsePlan("gap(s from/a#2 to 9)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for limit, severity := range map[int]simtest.Severity{2095: simtest.Bug, 2105: simtest.Advisory} {
 		for _, mode := range []string{"step", "run"} {
 			f := simtest.Replay(t, inMode(mode, func() simtest.World {
@@ -358,15 +324,9 @@ func TestStepRestartsCountOfLag(t *testing.T) {
 				w.Goal = func(*simtest.View) error { return nil }
 				return w
 			}), plan)
-			if f == nil {
-				t.Fatal("f = nil")
-			}
-			if f.Rule != "always" {
-				t.Fatalf("f.Rule = %q, want %q", f.Rule, "always")
-			}
-			if f.Severity != severity {
-				t.Fatalf("%s: %s: f.Severity = %q, want %q", mode, f.Problem, f.Severity, severity)
-			}
+			require.NotNil(t, f)
+			require.EqualValues(t, "always", f.Rule)
+			require.Equal(t, severity, f.Severity, "%s: %s", mode, f.Problem)
 		}
 	}
 }
@@ -394,21 +354,13 @@ func TestTrustedSystemIsNotDoubted(t *testing.T) {
 	for _, trusted := range []bool{false, true} {
 		text := simtest.Timeline(t, func() simtest.World { return twoWorkers(trusted) }, "")
 		inOrder(t, text, "create to/a", "create to/b")
-		if got, want := strings.Contains(text, "DOUBT"), !trusted; got != want {
-			t.Fatalf(`%v: strings.Contains(text, "DOUBT") = %v, want %v`, text, got, want)
-		}
+		require.Equal(t, !trusted, strings.Contains(text, "DOUBT"), text)
 	}
 }
 
 func TestDoubtOfRunWithoutFaultsIsReportedOnce(t *testing.T) {
 	doubts := of(simtest.Explore(t, func() simtest.World { return twoWorkers(false) }).Advice, "stale-write")
-	if len(doubts) != 1 {
-		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
-	}
-	if !strings.Contains(doubts[0].Problem, "without any fault: ") {
-		t.Fatalf("doubts[0].Problem = %q, want it to contain %q", doubts[0].Problem, "without any fault: ")
-	}
-	if len(doubts[0].More) != 0 {
-		t.Fatalf("the same doubt under a fault says nothing new: doubts[0].More = %v, want none", doubts[0].More)
-	}
+	require.Len(t, doubts, 1)
+	require.Contains(t, doubts[0].Problem, "without any fault: ")
+	require.Empty(t, doubts[0].More, "the same doubt under a fault says nothing new")
 }

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -177,9 +178,7 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 			for _, f := range report.Failures {
 				t.Error(f)
 			}
-			if report.Plans <= 60 {
-				t.Fatalf("report.Plans = %v, want more than 60", report.Plans)
-			}
+			require.Greater(t, report.Plans, 60)
 		})
 	}
 }
@@ -188,17 +187,9 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 // receiver can, if it knows the term.
 func TestFormerLeadersCallMayArriveAfterCleanup(t *testing.T) {
 	plan, err := simtest.ParsePlan("late(farms effect put-entry#1 by 5)") // after the last step
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	failure := simtest.Replay(t, farms("main", false, owner.Foreground), plan)
-	if failure == nil {
-		t.Fatal("failure = nil")
-	}
-	if !strings.Contains(failure.Problem, "1 entries are left") {
-		t.Fatalf("failure.Problem = %q, want it to contain %q", failure.Problem, "1 entries are left")
-	}
-	if got := simtest.Replay(t, farms("main", true, owner.Foreground), plan); got != nil {
-		t.Fatalf(`simtest.Replay(t, farms("main", true, owner.Foreground), plan) = %v, want nil`, got)
-	}
+	require.NotNil(t, failure)
+	require.Contains(t, failure.Problem, "1 entries are left")
+	require.Nil(t, simtest.Replay(t, farms("main", true, owner.Foreground), plan))
 }

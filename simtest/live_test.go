@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/events"
@@ -79,13 +80,9 @@ func TestEachFaultInRunMode(t *testing.T) {
 			text := simtest.Timeline(t, world, plan)
 			t.Log("\n" + text)
 			inOrder(t, text, want...)
-			if got := strings.Count(text, "create to/a @"); got != 1 {
-				t.Fatalf(`one process creates it: strings.Count(text, "create to/a @") = %v, want 1`, got)
-			}
+			require.Equal(t, 1, strings.Count(text, "create to/a @"), "one process creates it")
 			parsed, err := simtest.ParsePlan(plan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			if f := simtest.Replay(t, world, parsed); f != nil {
 				t.Error(f)
 			}
@@ -109,12 +106,8 @@ func TestRunModeHasElectionsAndWorkers(t *testing.T) {
 				}
 				c, err := controller.New("c", func(ctx context.Context, key string) (controller.Result, error) {
 					l, ok := leaderelect.FromContext(ctx)
-					if !ok {
-						t.Fatal("ok is false")
-					}
-					if err := l.Err(); err != nil {
-						t.Fatalf("l.Err(): %v", err)
-					}
+					require.True(t, ok)
+					require.NoError(t, l.Err())
 					return controller.Result{}, env.Effect(ctx, "work on "+key, func(ctx context.Context) error {
 						mu.Lock()
 						terms = append(terms, l.Term())
@@ -142,18 +135,10 @@ func TestRunModeHasElectionsAndWorkers(t *testing.T) {
 	}
 	text := simtest.Timeline(t, world, `crash-after(s effect "work on b"#1)`)
 	t.Log("\n" + text)
-	if most != 3 {
-		t.Fatalf("workers of one process work concurrently: most = %v, want 3", most)
-	}
-	if !slices.Contains(terms, uint64(1)) {
-		t.Fatalf("terms = %v, want it to contain %v", terms, uint64(1))
-	}
-	if !slices.Contains(terms, uint64(2)) {
-		t.Fatalf("terms = %v, want it to contain %v", terms, uint64(2))
-	}
-	if slices.Contains(terms, uint64(3)) {
-		t.Fatalf("terms = %v, want it not to contain %v", terms, uint64(3))
-	}
+	require.Equal(t, 3, most, "workers of one process work concurrently")
+	require.Contains(t, terms, uint64(1))
+	require.Contains(t, terms, uint64(2))
+	require.NotContains(t, terms, uint64(3))
 }
 
 // stubborn is a part that continues after it was told to stop.
@@ -192,29 +177,19 @@ func TestBadlyStoppingPartIsReported(t *testing.T) {
 				}}}}
 			}, nil)
 			if c.wants == "" {
-				if f != nil {
-					t.Fatalf("f = %v, want nil", f)
-				}
+				require.Nil(t, f)
 				return
 			}
-			if f == nil {
-				t.Fatal("f = nil")
-			}
-			if !strings.Contains(f.Problem, c.wants) {
-				t.Fatalf("f.Problem = %q, want it to contain %q", f.Problem, c.wants)
-			}
+			require.NotNil(t, f)
+			require.Contains(t, f.Problem, c.wants)
 		})
 	}
 }
 
 func TestUnknownModeIsNamed(t *testing.T) {
 	f := simtest.Replay(t, inMode("fast", copier), nil)
-	if f == nil {
-		t.Fatal("f = nil")
-	}
-	if !strings.Contains(f.Problem, `there is no mode "fast"`) {
-		t.Fatalf("f.Problem = %q, want it to contain %q", f.Problem, `there is no mode "fast"`)
-	}
+	require.NotNil(t, f)
+	require.Contains(t, f.Problem, `there is no mode "fast"`)
 }
 
 // recorded is a world whose controller records an event for each number that it sees, and counts it in the status.
@@ -272,12 +247,8 @@ func TestStoredEventsSurviveEveryFault(t *testing.T) {
 			for _, f := range report.Failures {
 				t.Error(f)
 			}
-			if report.Plans <= 20 {
-				t.Fatalf("report.Plans = %v, want more than 20", report.Plans)
-			}
-			if len(simtest.Singles(t, recorded)) == 0 {
-				t.Fatal("simtest.Singles(t, recorded) is empty")
-			}
+			require.Greater(t, report.Plans, 20)
+			require.NotEmpty(t, simtest.Singles(t, recorded))
 		})
 	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"log"
 	"log/slog"
-	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/simtest"
@@ -19,16 +21,10 @@ func TestReplayLogsErrorsButNotCrashes(t *testing.T) {
 	log.SetOutput(&out)
 	defer log.SetOutput(was)
 	plan, err := simtest.ParsePlan("crash-after(sites update site/a#1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
-	if simtest.Replay(t, sitesWorld, plan) == nil {
-		t.Fatal("simtest.Replay(t, sitesWorld, plan) = nil")
-	}
-	if got := out.String(); got != "" {
-		t.Errorf(`out.String() = %q, want ""`, got)
-	}
+	require.NotNil(t, simtest.Replay(t, sitesWorld, plan))
+	assert.Empty(t, out.String())
 
 	noisy := func() simtest.World {
 		w := sitesWorld()
@@ -43,14 +39,8 @@ func TestReplayLogsErrorsButNotCrashes(t *testing.T) {
 		return w
 	}
 	simtest.Replay(t, noisy, nil)
-	if got := out.String(); !strings.Contains(got, "msg=begins system=sites") {
-		t.Errorf("out.String() = %q, want it to contain %q", got, "msg=begins system=sites")
-	}
-	if got := out.String(); !strings.Contains(got, "it rains") {
-		t.Errorf("out.String() = %q, want it to contain %q", got, "it rains")
-	}
+	assert.Contains(t, out.String(), "msg=begins system=sites")
+	assert.Contains(t, out.String(), "it rains")
 	slog.Warn("afterward")
-	if got := out.String(); !strings.Contains(got, "afterward") {
-		t.Errorf("the log is as before: out.String() = %q, want it to contain %q", got, "afterward")
-	}
+	assert.Contains(t, out.String(), "afterward", "the log is as before")
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // mutantsFlag is for the long form of the test below: go test ./simtest -run Mutant -mutants
@@ -185,41 +187,23 @@ func TestEachMutantIsCaught(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			name := filepath.Join("internal", filepath.FromSlash(m.file))
 			source, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := strings.Count(string(source), m.was); got != 1 {
-				t.Fatalf("%s has %q once: strings.Count(string(source), m.was) = %v, want 1", m.file, m.was, got)
-			}
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(source), m.was), "%s has %q once", m.file, m.was)
 			if !*mutantsFlag {
 				return
 			}
 			dir := t.TempDir()
 			mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
 			file, err := filepath.Abs(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600))
 			text, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutant}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(overlay, text, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(overlay, text, 0o600))
 			out, err := exec.Command("go", "test", "-vet=off", "-count=1", "-timeout=60s", "-ldflags=-s -w", "-overlay="+overlay, "-run=^"+m.test+"$", ".").CombinedOutput()
-			if err == nil {
-				t.Fatalf("%s does not see it: err = nil, want an error", m.test)
-			}
-			if got := string(out); strings.Contains(got, "[build failed]") {
-				t.Fatalf("string(out) = %q, want it not to contain %q", got, "[build failed]")
-			}
-			if got := string(out); !strings.Contains(got, "--- FAIL: "+m.test) {
-				t.Fatalf("string(out) = %q, want it to contain %q", got, "--- FAIL: "+m.test)
-			}
+			require.Error(t, err, "%s does not see it", m.test)
+			require.NotContains(t, string(out), "[build failed]")
+			require.Contains(t, string(out), "--- FAIL: "+m.test)
 		})
 	}
 }

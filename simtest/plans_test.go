@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/retry"
@@ -26,17 +26,11 @@ func TestPrunedPlanEndsLikeItsRepresentative(t *testing.T) {
 			pruned++
 			wrong, state := ends(plan)
 			likeWrong, likeState := ends(like)
-			if wrong != likeWrong {
-				t.Fatalf("%s: %s: wrong = %q, want %q", name, plan, wrong, likeWrong)
-			}
-			if diff := cmp.Diff(likeState, state); diff != "" {
-				t.Fatalf("%s: %s: state mismatch (-want +got):\n%s", name, plan, diff)
-			}
+			require.Equal(t, likeWrong, wrong, "%s: %s", name, plan)
+			require.Equal(t, likeState, state, "%s: %s", name, plan)
 		}
 	}
-	if pruned <= 20 {
-		t.Fatalf("pruned = %v, want more than 20", pruned)
-	}
+	require.Greater(t, pruned, 20)
 }
 
 // A lock of the process has expired when the process continues after a pause.
@@ -61,15 +55,9 @@ func TestEachCallTakesTime(t *testing.T) {
 		return w
 	}
 	report := simtest.Explore(t, world)
-	if len(report.Failures) != 1 {
-		t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
-	}
-	if got, want := report.Failures[0].Plan.String(), "skip(step#2) pause(s get from/a#1)"; got != want {
-		t.Fatalf("report.Failures[0].Plan.String() = %q, want %q", got, want)
-	}
-	if want := "FAULT it hangs for 11m13s"; !strings.Contains(report.Failures[0].Timeline, want) {
-		t.Fatalf("report.Failures[0].Timeline = %q, want it to contain %q", report.Failures[0].Timeline, want)
-	}
+	require.Len(t, report.Failures, 1)
+	require.Equal(t, "skip(step#2) pause(s get from/a#1)", report.Failures[0].Plan.String())
+	require.Contains(t, report.Failures[0].Timeline, "FAULT it hangs for 11m13s")
 }
 
 // A retry after a long fault still counts.
@@ -115,13 +103,7 @@ func TestRandomPlansHaveMoreFaults(t *testing.T) {
 			break
 		}
 	}
-	if len(report.Failures) == 0 {
-		t.Fatal("report.Failures is empty")
-	}
-	if len(report.Failures[0].Plan) != 3 {
-		t.Fatalf("%s: len(report.Failures[0].Plan) = %d, want 3: %v", report.Failures[0], len(report.Failures[0].Plan), report.Failures[0].Plan)
-	}
-	if got := strings.Count(report.Failures[0].Timeline, "FAULT the re"); got != 3 {
-		t.Fatalf(`strings.Count(report.Failures[0].Timeline, "FAULT the re") = %v, want 3`, got)
-	}
+	require.NotEmpty(t, report.Failures)
+	require.Len(t, report.Failures[0].Plan, 3, "%s", report.Failures[0])
+	require.Equal(t, 3, strings.Count(report.Failures[0].Timeline, "FAULT the re"))
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -113,9 +111,7 @@ func siteOf(_ context.Context, o store.Object[Server]) ([]string, error) {
 // In run mode, a poll was once noticed only at the end of the horizon. A reconcile that a fault hit then was not repeated.
 func TestRetryAfterLatePollIsAwaited(t *testing.T) {
 	plan, err := simtest.ParsePlan("lose-request(sites create server/a-2#1)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, interval := range []time.Duration{10 * time.Second, 10 * time.Minute} {
 		for _, mode := range []string{"step", "run"} {
 			world := inMode(mode, polling{sites: interval, servers: time.Second}.world)
@@ -150,9 +146,7 @@ func TestWorkAfterLatePollIsAwaited(t *testing.T) {
 			}
 			return w
 		}), "")
-		if want := regexp.MustCompile(`1[01]m[\d.]+s +s.1 +c: reconcile a\n +1[56]m[\d.]+s +s.1 +c: reconcile a\n.* create to/a`); !want.MatchString(text) {
-			t.Fatalf("mode %s: want a match of %s in:\n%s", mode, want, text)
-		}
+		require.Regexp(t, `1[01]m[\d.]+s +s.1 +c: reconcile a\n +1[56]m[\d.]+s +s.1 +c: reconcile a\n.* create to/a`, text, mode)
 	}
 }
 
@@ -171,26 +165,18 @@ func TestModesAgreeAboutPolledSources(t *testing.T) {
 					plans[plan] = true
 				}
 			}
-			if got := len(plans); got <= 50 {
-				t.Fatalf("len(plans) = %v, want more than 50", got)
-			}
+			require.Greater(t, len(plans), 50)
 			wrong := 0
 			for _, plan := range slices.Sorted(maps.Keys(plans)) {
 				byStep, after := ends["step"](plan)
 				byRun, alsoAfter := ends["run"](plan)
-				if byRun != byStep {
-					t.Fatalf("%v: byRun = %q, want %q", plan, byRun, byStep)
-				}
-				if diff := cmp.Diff(after, alsoAfter); diff != "" {
-					t.Fatalf("%v: alsoAfter mismatch (-want +got):\n%s", plan, diff)
-				}
+				require.Equal(t, byStep, byRun, plan)
+				require.Equal(t, after, alsoAfter, plan)
 				if byStep != "" {
 					wrong++
 				}
 			}
-			if got := wrong > 0; got != p.forgets {
-				t.Fatalf("%d plans fail: wrong > 0 = %v, want %v", wrong, got, p.forgets)
-			}
+			require.Equal(t, p.forgets, wrong > 0, "%d plans fail", wrong)
 		})
 	}
 }
@@ -199,16 +185,10 @@ func TestModesAgreeAboutPolledSources(t *testing.T) {
 func TestPollThatNeverComesIsReported(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		f := simtest.Replay(t, inMode(mode, polling{sites: -1, servers: time.Second}.world), nil)
-		if f == nil {
-			t.Fatalf("%v: f = nil", mode)
-		}
-		if f.Rule != "world" {
-			t.Fatalf("%v: f.Rule = %q, want %q", mode, f.Rule, "world")
-		}
-		if want := "without any fault: the cache of site by sites.1 cannot catch up: " +
-			"its source has not polled for 3h0m0s; set poll.Config.Interval to less"; f.Problem != want {
-			t.Fatalf("%v: f.Problem = %q, want %q", mode, f.Problem, want)
-		}
+		require.NotNil(t, f, mode)
+		require.EqualValues(t, "world", f.Rule, mode)
+		require.Equal(t, "without any fault: the cache of site by sites.1 cannot catch up: "+
+			"its source has not polled for 3h0m0s; set poll.Config.Interval to less", f.Problem, mode)
 	}
 }
 
@@ -216,19 +196,11 @@ func TestPollThatNeverComesIsReported(t *testing.T) {
 func TestPolledSourceNeedsVersionInStepMode(t *testing.T) {
 	world := polling{sites: 10 * time.Second, servers: 10 * time.Second, unversioned: true}.world
 	f := simtest.Replay(t, inMode("step", world), nil)
-	if f == nil {
-		t.Fatal("f = nil")
-	}
-	if f.Rule != "world" {
-		t.Fatalf("f.Rule = %q, want %q", f.Rule, "world")
-	}
-	if want := "without any fault: the cache of server by sites.1 cannot catch up: " +
-		"its source polls, so set poll.Config.Version to the version of the store's list"; f.Problem != want {
-		t.Fatalf("f.Problem = %q, want %q", f.Problem, want)
-	}
+	require.NotNil(t, f)
+	require.EqualValues(t, "world", f.Rule)
+	require.Equal(t, "without any fault: the cache of server by sites.1 cannot catch up: "+
+		"its source polls, so set poll.Config.Version to the version of the store's list", f.Problem)
 	text := simtest.Timeline(t, inMode("run", world), "lose-request(sites create server/a-2#1)")
 	inOrder(t, text, "STEP resize to 3", "FAULT the request is lost", "create server/a-2")
-	if strings.Contains(text, "seeing") {
-		t.Fatalf("each cache shows what its source has listed: text = %q, want it not to contain %q", text, "seeing")
-	}
+	require.NotContains(t, text, "seeing", "each cache shows what its source has listed")
 }

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
@@ -29,13 +31,9 @@ func TestSimulatedSourcesKeepTheContract(t *testing.T) {
 	informertest.Run(t, func(t *testing.T) informertest.Subject[store.Object[number]] {
 		handles, expire := simtest.Handles(1)
 		numbers, err := store.Open[number](handles[0], "number", store.Config[number]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		others, err := store.Open[number](handles[0], "other", store.Config[number]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx := context.Background()
 		created := 0
 		return informertest.Subject[store.Object[number]]{
@@ -86,9 +84,7 @@ func TestSamePlanGivesSameRun(t *testing.T) {
 				first := sha256.Sum256([]byte(simtest.Order(t, world, plan)))
 				for i := range runs - 1 {
 					text := simtest.Order(t, world, plan)
-					if got := sha256.Sum256([]byte(text)); got != first {
-						t.Fatalf("run %d differs:\n%s: sha256.Sum256([]byte(text)) = %v, want %v", i+2, text, got, first)
-					}
+					require.Equal(t, first, sha256.Sum256([]byte(text)), "run %d differs:\n%s", i+2, text)
 				}
 			})
 		}

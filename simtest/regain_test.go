@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -33,9 +32,7 @@ func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 					}
 					return s.env.Effect(ctx, "tell", func(ctx context.Context) error {
 						l, ok := leaderelect.FromContext(ctx)
-						if !ok {
-							t.Fatal("ok is false")
-						}
+						require.True(t, ok)
 						calls[fmt.Sprintf("%d by term %d, which lasts: %v", o.Value.N, l.Term(), l.Err() == nil)]++
 						return nil
 					})
@@ -45,25 +42,17 @@ func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 			t.Log("\n" + text)
 			inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 tell", "s.1 learns that it has lost its lease",
 				"s.1 leads again", "s.1 copy: reconcile a", "s.1 tell", "STEP change", "s.1 tell", `s.1 its call "tell" arrives`)
-			if diff := cmp.Diff(map[string]int{
+			require.Equal(t, map[string]int{
 				"1 by term 2, which lasts: true": 1, "1 by term 3, which lasts: true": 1, "2 by term 3, which lasts: true": 1,
 				"1 by term 1, which lasts: false": 1,
-			}, calls); diff != "" {
-				t.Fatalf("calls mismatch (-want +got):\n%s", diff)
-			}
-			if got := strings.Count(text, "starts"); got != 1 {
-				t.Fatalf(`strings.Count(text, "starts") = %v, want 1`, got)
-			}
+			}, calls)
+			require.Equal(t, 1, strings.Count(text, "starts"))
 			before, _, _ := strings.Cut(text, "STEP change")
-			if unwanted := regexp.MustCompile(`(?m)^ *[1-9]\S* `); unwanted.MatchString(before) {
-				t.Fatalf("no time passes: want no match of %s in:\n%s", unwanted, before)
-			}
+			require.NotRegexp(t, `(?m)^ *[1-9]\S* `, before, "no time passes")
 
 			text = simtest.Timeline(t, world, "regain(s effect tell#1) crash-after(s effect tell#4)")
 			inOrder(t, text, "s.1 leads again", "STEP change", "s.1 tell", "s.1 CRASH", "s.3 starts", "s.3 tell")
-			if calls["2 by term 3, which lasts: true"] != 2 {
-				t.Fatalf(`calls["2 by term 3, which lasts: true"] = %v, want 2`, calls["2 by term 3, which lasts: true"])
-			}
+			require.Equal(t, 2, calls["2 by term 3, which lasts: true"])
 			text = simtest.Timeline(t, world, "regain(s effect tell#1) regain(s effect tell#3)")
 			inOrder(t, text, "s.1 leads again", "s.1 FAULT it loses its lease", "s.3 starts", "s.1 leads again", "STEP change",
 				"arrives", "arrives")
@@ -125,15 +114,9 @@ func TestReceiverIdentifyingLeadersByNameIsFound(t *testing.T) {
 			}
 			return w
 		})
-		if len(report.Failures) != 1 {
-			t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
-		}
-		if got := report.Failures[0].Plan.String(); got != "regain(s effect tell#1)" {
-			t.Fatalf("report.Failures[0].Plan.String() = %q, want %q", got, "regain(s effect tell#1)")
-		}
-		if len(report.Failures[0].More) != 0 {
-			t.Fatalf("nothing else finds it: report.Failures[0].More = %v, want none", report.Failures[0].More)
-		}
+		require.Len(t, report.Failures, 1)
+		require.Equal(t, "regain(s effect tell#1)", report.Failures[0].Plan.String())
+		require.Empty(t, report.Failures[0].More, "nothing else finds it")
 	}
 }
 
@@ -170,12 +153,8 @@ func TestBackgroundPartRunsOncePerTerm(t *testing.T) {
 			"regain(s create to/a#1)": 3, "regain(s create to/a#1) regain(s update to/a#1)": 5,
 		} {
 			text := simtest.Timeline(t, world, plan)
-			if got := strings.Count(text, " begin\n"); got != begins {
-				t.Fatalf("mode %s, plan %q:\n%s: strings.Count(text, \" begin\\n\") = %v, want %v", mode, plan, text, got, begins)
-			}
-			if strings.Contains(text, "by itself") {
-				t.Fatalf("text = %q, want it not to contain %q", text, "by itself")
-			}
+			require.Equal(t, begins, strings.Count(text, " begin\n"), "mode %s, plan %q:\n%s", mode, plan, text)
+			require.NotContains(t, text, "by itself")
 		}
 	}
 }
@@ -223,14 +202,8 @@ func TestTermStartsAfterPartsOfPreviousTermEnd(t *testing.T) {
 			return w
 		}
 		text := simtest.Timeline(t, world, "regain(s create to/a#1)")
-		if want := regexp.MustCompile(`(?m)^ *7m3s +s\.1 +learns that it has lost its lease, and stands by$`); !want.MatchString(text) {
-			t.Fatalf("mode %s: want a match of %s in:\n%s", mode, want, text)
-		}
-		if unwanted := regexp.MustCompile(`(?m)^ *7m3s +s\.2 +(CRASH|FAULT)`); unwanted.MatchString(text) {
-			t.Fatalf("mode %s: the successor ends so that s.1 can lead, which still ends its parts: want no match of %s in:\n%s", mode, unwanted, text)
-		}
-		if !strings.Contains(text, "leads again") {
-			t.Fatalf("text = %q, want it to contain %q", text, "leads again")
-		}
+		require.Regexp(t, `(?m)^ *7m3s +s\.1 +learns that it has lost its lease, and stands by$`, text, mode)
+		require.NotRegexp(t, `(?m)^ *7m3s +s\.2 +(CRASH|FAULT)`, text, "mode %s: the successor ends so that s.1 can lead, which still ends its parts", mode)
+		require.Contains(t, text, "leads again")
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/retry"
@@ -76,15 +78,9 @@ func TestHotLoopDiffersFromChurn(t *testing.T) {
 				return err
 			})
 		})
-		if len(report.Failures) != 1 {
-			t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
-		}
-		if report.Failures[0].Rule != rule {
-			t.Fatalf("report.Failures[0].Rule = %q, want %q", report.Failures[0].Rule, rule)
-		}
-		if got, want := report.Failures[0].String(), "does not become quiet: 1000 reconciles"; !strings.Contains(got, want) {
-			t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
-		}
+		require.Len(t, report.Failures, 1)
+		require.Equal(t, rule, report.Failures[0].Rule)
+		require.Contains(t, report.Failures[0].String(), "does not become quiet: 1000 reconciles")
 	}
 }
 
@@ -111,18 +107,10 @@ func TestUndoneUserWriteIsFound(t *testing.T) {
 		return w
 	}
 	report := simtest.Explore(t, world)
-	if len(report.Failures) != 1 {
-		t.Fatalf("%v: len(report.Failures) = %d, want 1: %v", report.Failures, len(report.Failures), report.Failures)
-	}
-	if report.Failures[0].Rule != "lost-write" {
-		t.Fatalf("report.Failures[0].Rule = %q, want %q", report.Failures[0].Rule, "lost-write")
-	}
-	if got, want := report.Failures[0].String(), "the user set N of from/a to 2, and at the end it is 1 again"; !strings.Contains(got, want) {
-		t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
-	}
-	if got, want := report.Failures[0].String(), "state  ~ from/a N: 2 -> 1"; !strings.Contains(got, want) {
-		t.Fatalf("report.Failures[0].String() = %q, want it to contain %q", got, want)
-	}
+	require.Len(t, report.Failures, 1, "%v", report.Failures)
+	require.EqualValues(t, "lost-write", report.Failures[0].Rule)
+	require.Contains(t, report.Failures[0].String(), "the user set N of from/a to 2, and at the end it is 1 again")
+	require.Contains(t, report.Failures[0].String(), "state  ~ from/a N: 2 -> 1")
 }
 
 func TestTwoLiveOwnersAreFound(t *testing.T) {
@@ -151,12 +139,8 @@ func TestTwoLiveOwnersAreFound(t *testing.T) {
 			return w
 		}
 	}
-	if got := of(simtest.Explore(t, world(false)).Failures, "two-owners"); len(got) != 0 {
-		t.Fatalf(`of(simtest.Explore(t, world(false)).Failures, "two-owners") = %v, want none`, got)
-	}
-	if len(of(simtest.Explore(t, world(true)).Failures, "two-owners")) == 0 {
-		t.Fatal(`of(simtest.Explore(t, world(true)).Failures, "two-owners") is empty`)
-	}
+	require.Empty(t, of(simtest.Explore(t, world(false)).Failures, "two-owners"))
+	require.NotEmpty(t, of(simtest.Explore(t, world(true)).Failures, "two-owners"))
 }
 
 // A deletion by name on a stale view is advisory. A deletion with the UID, or after a read of the store, is not
@@ -204,19 +188,11 @@ func TestDeleteByNameOnStaleViewIsAdvisory(t *testing.T) {
 		report := simtest.Explore(t, world(how))
 		doubts := of(report.Advice, "stale-delete")
 		if want == 0 {
-			if len(doubts) != 0 {
-				t.Fatalf("%v: doubts = %v, want none", how, doubts)
-			}
+			require.Empty(t, doubts, how)
 		} else {
-			if len(doubts) == 0 {
-				t.Fatal("doubts is empty")
-			}
-			if doubts[0].Severity != simtest.Advisory {
-				t.Fatalf("doubts[0].Severity = %q, want %q", doubts[0].Severity, simtest.Advisory)
-			}
-			if want := "DOUBT it deletes on a view of"; !strings.Contains(doubts[0].Timeline, want) {
-				t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
-			}
+			require.NotEmpty(t, doubts)
+			require.Equal(t, simtest.Advisory, doubts[0].Severity)
+			require.Contains(t, doubts[0].Timeline, "DOUBT it deletes on a view of")
 		}
 	}
 }
@@ -244,15 +220,9 @@ func TestCreateOnStaleCacheIsAdvisory(t *testing.T) {
 	// A process that has hung once and continues may hang again: the one that took over continues.
 	simtest.Timeline(t, world, "zombie(s create to/child0#1) zombie(s create to/child1#1)")
 	doubts := of(simtest.Explore(t, world).Advice, "stale-write")
-	if len(doubts) != 1 {
-		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
-	}
-	if want := "DOUBT it creates on a view of to at version "; !strings.Contains(doubts[0].Timeline, want) {
-		t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
-	}
-	if want := ", before its own last write"; !strings.Contains(doubts[0].Timeline, want) {
-		t.Fatalf("doubts[0].Timeline = %q, want it to contain %q", doubts[0].Timeline, want)
-	}
+	require.Len(t, doubts, 1)
+	require.Contains(t, doubts[0].Timeline, "DOUBT it creates on a view of to at version ")
+	require.Contains(t, doubts[0].Timeline, ", before its own last write")
 }
 
 // As long as the cache of from lags, each write of to/b leads to the next. Real caches do not lag that long.
@@ -262,15 +232,9 @@ func TestAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 		t.Error(f)
 	}
 	doubts := of(report.Advice, "churn")
-	if len(doubts) != 1 {
-		t.Fatalf("len(doubts) = %d, want 1: %v", len(doubts), doubts)
-	}
-	if doubts[0].Severity != simtest.Advisory {
-		t.Fatalf("doubts[0].Severity = %q, want %q", doubts[0].Severity, simtest.Advisory)
-	}
-	if want := "only while the cache of from by s.1 lags, by then for "; !strings.Contains(doubts[0].Problem, want) {
-		t.Fatalf("doubts[0].Problem = %q, want it to contain %q", doubts[0].Problem, want)
-	}
+	require.Len(t, doubts, 1)
+	require.Equal(t, simtest.Advisory, doubts[0].Severity)
+	require.Contains(t, doubts[0].Problem, "only while the cache of from by s.1 lags, by then for ")
 }
 
 // A user's alarm is advisory, too, and says so, if it needs more than 100 reconciles during a lag. With fewer, it is
@@ -294,19 +258,11 @@ func TestUserAlarmNeedingUnfairFaultIsAdvisory(t *testing.T) {
 			if severity == simtest.Advisory {
 				found, other = other, found
 			}
-			if got := of(other, "always"); len(got) != 0 {
-				t.Fatalf(`of(other, "always") = %v, want none`, got)
-			}
+			require.Empty(t, of(other, "always"))
 			alarms := of(found, "always")
-			if len(alarms) != 1 {
-				t.Fatalf("len(alarms) = %d, want 1: %v", len(alarms), alarms)
-			}
-			if alarms[0].Severity != severity {
-				t.Fatalf("alarms[0].Severity = %q, want %q", alarms[0].Severity, severity)
-			}
-			if got, want := strings.Contains(alarms[0].Problem, "it is too much; only while the cache of from by s.1 lags"), severity == simtest.Advisory; got != want {
-				t.Fatalf("strings.Contains = %v, want %v", got, want)
-			}
+			require.Len(t, alarms, 1)
+			require.Equal(t, severity, alarms[0].Severity)
+			require.Equal(t, severity == simtest.Advisory, strings.Contains(alarms[0].Problem, "it is too much; only while the cache of from by s.1 lags"))
 		}
 	}
 }
@@ -359,39 +315,23 @@ func TestNondeterministicPlanIsReported(t *testing.T) {
 			return ignore(err, store.ErrExists)
 		})
 	})
-	if len(of(report.Advice, "nondeterminism")) == 0 {
-		t.Fatal(`of(report.Advice, "nondeterminism") is empty`)
-	}
-	if got, want := of(report.Advice, "nondeterminism")[0].Problem, "a second run of this plan differs"; !strings.Contains(got, want) {
-		t.Fatalf(`of(report.Advice, "nondeterminism")[0].Problem = %q, want it to contain %q`, got, want)
-	}
+	require.NotEmpty(t, of(report.Advice, "nondeterminism"))
+	require.Contains(t, of(report.Advice, "nondeterminism")[0].Problem, "a second run of this plan differs")
 }
 
 func TestEveryRuleIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, rule := range simtest.Rules() {
-		if rule.Means() == "" {
-			t.Fatalf("%v: rule.Means() is empty", rule)
-		}
-		if got := ([]simtest.Severity{simtest.Bug, simtest.Advisory}); !slices.Contains(got, rule.Severity()) {
-			t.Fatalf("[]simtest.Severity{simtest.Bug, simtest.Advisory} = %v, want it to contain %v", got, rule.Severity())
-		}
+		require.NotEmpty(t, rule.Means(), rule)
+		require.Contains(t, []simtest.Severity{simtest.Bug, simtest.Advisory}, rule.Severity())
 		row := fmt.Sprintf("| `%s` | %s | %s |", rule, rule.Severity(), rule.Means())
-		if got := string(page); !strings.Contains(got, row) {
-			t.Fatalf("string(page) = %q, want it to contain %q", got, row)
-		}
+		require.Contains(t, string(page), row)
 	}
-	if got := simtest.Rule("nothing").Means(); got != "" {
-		t.Fatalf(`simtest.Rule("nothing").Means() = %q, want ""`, got)
-	}
-	if !slices.IsSortedFunc(simtest.Rules(), func(a, b simtest.Rule) int {
+	require.Empty(t, simtest.Rule("nothing").Means())
+	require.True(t, slices.IsSortedFunc(simtest.Rules(), func(a, b simtest.Rule) int {
 		return strings.Compare(string(b.Severity()), string(a.Severity()))
-	}) {
-		t.Fatal("bugs do not come first")
-	}
+	}), "bugs come first")
 }
 
 // size returns how many objects a cache has.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -77,40 +77,24 @@ func told3() simtest.World {
 func TestEachFaultIsTriedWherePossible(t *testing.T) {
 	plans := simtest.Singles(t, told3)
 	for _, p := range plans {
-		if strings.Contains(p, "(t ") {
-			t.Fatalf("no fault hits a trusted system: p = %q, want it not to contain %q", p, "(t ")
-		}
+		require.NotContains(t, p, "(t ", "no fault hits a trusted system")
 	}
-	if diff := cmp.Diff([]string{
+	require.Equal(t, []string{
 		"late(s effect tell#1 by 1)", "late(s effect tell#1 by 2)", "late(s effect tell#1 by 4)",
-	}, with("late", plans)); diff != "" {
-		t.Fatalf("at once, after the next step, and at the end: with(\"late\", plans) mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{
+	}, with("late", plans), "at once, after the next step, and at the end")
+	require.Equal(t, []string{
 		"gap(s from/a#1 to 2)", "gap(s from/a#1 to 4)", "gap(s from/a#2 to 3)", "gap(s from/a#2 to 4)", "gap(s from/a#3 to 4)",
-	}, with("gap", plans)); diff != "" {
-		t.Fatalf("to the next change, and to the last: with(\"gap\", plans) mismatch (-want +got):\n%s", diff)
-	}
-	if got, want := with("conflict", plans), ([]string{"conflict(s delete to/a#1)"}); !slices.Equal(got, want) {
-		t.Fatalf(`with("conflict", plans) = %q, want %q`, got, want)
-	}
-	if diff := cmp.Diff([]string{
+	}, with("gap", plans), "to the next change, and to the last")
+	require.Equal(t, []string{"conflict(s delete to/a#1)"}, with("conflict", plans))
+	require.Equal(t, []string{
 		"regain(s create to/a#1)", "regain(s delete to/a#1)", "regain(s effect tell#1)",
-	}, with("regain", plans)); diff != "" {
-		t.Fatalf("with(\"regain\", plans) mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{
+	}, with("regain", plans))
+	require.Equal(t, []string{
 		"restart(s step#1)", "restart(s step#2)", "restart(s step#3)", "restart(s step#4)",
-	}, with("restart", plans)); diff != "" {
-		t.Fatalf("with(\"restart\", plans) mismatch (-want +got):\n%s", diff)
-	}
+	}, with("restart", plans))
 	travels := with("travel", plans)
-	if !slices.Contains(travels, "travel(s effect tell#1 back 1)") {
-		t.Fatalf("to before from/a was created: travels = %v, want it to contain %v", travels, "travel(s effect tell#1 back 1)")
-	}
-	if slices.Contains(travels, "travel(s effect tell#1 back 2)") {
-		t.Fatalf("travels = %v, want it not to contain %v", travels, "travel(s effect tell#1 back 2)")
-	}
+	require.Contains(t, travels, "travel(s effect tell#1 back 1)", "to before from/a was created")
+	require.NotContains(t, travels, "travel(s effect tell#1 back 2)")
 }
 
 // A plan is pruned only if its run is indistinguishable from that of another plan.
@@ -155,9 +139,7 @@ func TestDifferingPlanIsNotPruned(t *testing.T) {
 		"crash-before(s create to/b2#1)":   "crash-after(s create to/b1#1)",
 		"lag(s create to/last#1 of other)": "", // nothing was left to do
 	} {
-		if pruned[plan] != like {
-			t.Fatalf("%v: pruned[plan] = %q, want %q", plan, pruned[plan], like)
-		}
+		require.Equal(t, like, pruned[plan], plan)
 	}
 	lags := 0
 	for plan := range pruned {
@@ -165,9 +147,7 @@ func TestDifferingPlanIsNotPruned(t *testing.T) {
 			lags++
 		}
 	}
-	if lags != 7 {
-		t.Fatalf("only the first of eight in the first step is tried: lags = %v, want 7", lags)
-	}
+	require.Equal(t, 7, lags, "only the first of eight in the first step is tried")
 }
 
 // Each pair is tried once, and the seed chooses which.
@@ -175,9 +155,7 @@ func TestSeedDeterminesPairs(t *testing.T) {
 	pairs := func(n int, seed uint64) (some []string) {
 		for _, plan := range simtest.Tried(t, copier, search.Limits{Pairs: n, Seed: seed}) {
 			if parsed, err := simtest.ParsePlan(plan); err == nil && len(parsed) == 2 {
-				if parsed[1] == parsed[0] {
-					t.Fatalf("parsed[1] = %v, want another", parsed[1])
-				}
+				require.NotEqual(t, parsed[0], parsed[1])
 				texts := []string{parsed[0].String(), parsed[1].String()}
 				slices.Sort(texts)
 				some = append(some, strings.Join(texts, " "))
@@ -186,19 +164,11 @@ func TestSeedDeterminesPairs(t *testing.T) {
 		return some
 	}
 	once := pairs(60, 1)
-	if len(once) != 60 {
-		t.Fatalf("len(once) = %d, want 60: %v", len(once), once)
-	}
-	if diff := cmp.Diff(once, pairs(60, 1)); diff != "" {
-		t.Fatalf("pairs(60, 1) mismatch (-want +got):\n%s", diff)
-	}
-	if slices.Equal(once, pairs(60, 2)) {
-		t.Fatal("another seed gives the same pairs")
-	}
+	require.Len(t, once, 60)
+	require.Equal(t, once, pairs(60, 1))
+	require.NotEqual(t, once, pairs(60, 2))
 	all := pairs(100_000, 1)
-	if got := slices.Compact(slices.Sorted(slices.Values(all))); len(got) != len(all) {
-		t.Fatalf("each pair once: len(slices.Compact(slices.Sorted(slices.Values(all)))) = %d, want %d: %v", len(got), len(all), got)
-	}
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(all))), len(all), "each pair once")
 }
 
 func TestEachFailingPlanIsCounted(t *testing.T) {
@@ -211,25 +181,17 @@ func TestEachFailingPlanIsCounted(t *testing.T) {
 	for _, f := range report.Failures {
 		n += 1 + len(f.More)
 	}
-	if n <= 3 {
-		t.Fatalf("n = %v, want more than 3", n)
-	}
-	if report.Failing != n {
-		t.Fatalf("report.Failing = %v, want %v", report.Failing, n)
-	}
+	require.Greater(t, n, 3)
+	require.Equal(t, n, report.Failing)
 }
 
 // A plan of several faults shrinks to the relevant one, and to its first relevant occurrence.
 func TestFaultIsShrunkToFirstOccurrence(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dir := filepath.Join("testdata", "simtest", t.Name())
-	if err := os.MkdirAll(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.MkdirAll(dir, 0o777))
 	const plan = "restart(s step#1) lose-request(s update to/a#3) slow(s create to/a#1)"
-	if err := os.WriteFile(filepath.Join(dir, "1"), []byte(plan), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "1"), []byte(plan), 0o666))
 	world := func() simtest.World {
 		w := worldOf(simtest.System{}, func(ctx context.Context, s stores, key string) error {
 			if _, ok := s.from.Get(key); !ok {
@@ -250,15 +212,9 @@ func TestFaultIsShrunkToFirstOccurrence(t *testing.T) {
 		return w
 	}
 	report := simtest.Explore(t, world)
-	if len(report.Unfit) != 0 {
-		t.Fatalf("report.Unfit = %v, want none", report.Unfit)
-	}
-	if len(report.Failures) != 1 {
-		t.Fatalf("len(report.Failures) = %d, want 1: %v", len(report.Failures), report.Failures)
-	}
-	if got, want := report.Failures[0].Plan.String(), "skip(step#2) lose-request(s update to/a#1)"; got != want {
-		t.Fatalf("report.Failures[0].Plan.String() = %q, want %q", got, want)
-	}
+	require.Empty(t, report.Unfit)
+	require.Len(t, report.Failures, 1)
+	require.Equal(t, "skip(step#2) lose-request(s update to/a#1)", report.Failures[0].Plan.String())
 }
 
 // The limit is the allowed number of reconciles. One more is an error.
@@ -280,9 +236,7 @@ func TestReconcilesUpToLimitAreAccepted(t *testing.T) {
 				w.MaxReconciles = limit
 				return w
 			}, nil)
-			if got := f != nil; got != fails {
-				t.Fatalf("mode %s, limit %d: f != nil = %v, want %v", mode, limit, got, fails)
-			}
+			require.Equal(t, fails, f != nil, "mode %s, limit %d", mode, limit)
 		}
 	}
 }

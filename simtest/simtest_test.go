@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -85,9 +85,7 @@ func inOrder(t *testing.T, text string, words ...string) {
 	rest := strings.Join(strings.Fields(text), " ")
 	for _, w := range words {
 		_, after, ok := strings.Cut(rest, w)
-		if !ok {
-			t.Fatalf("%q does not follow in\n%s", w, text)
-		}
+		require.True(t, ok, "%q does not follow in\n%s", w, text)
 		rest = after
 	}
 }
@@ -117,13 +115,9 @@ func TestEachFault(t *testing.T) {
 			text := simtest.Timeline(t, copier, plan)
 			t.Log("\n" + text)
 			inOrder(t, text, want...)
-			if got := strings.Count(text, create); got != 1 {
-				t.Fatalf("one process creates it: strings.Count(text, create) = %v, want 1", got)
-			}
+			require.Equal(t, 1, strings.Count(text, create), "one process creates it")
 			if !strings.HasPrefix(plan, "conflict") {
-				if strings.Contains(text, "  other ") {
-					t.Fatalf("text = %q, want it not to contain %q", text, "  other ")
-				}
+				require.NotContains(t, text, "  other ")
 			}
 		})
 	}
@@ -131,34 +125,20 @@ func TestEachFault(t *testing.T) {
 
 func TestSurvivingWorldReportsNothingAndIsDeterministic(t *testing.T) {
 	report := simtest.Explore(t, copier)
-	if len(report.Failures) != 0 {
-		t.Fatalf("report.Failures = %v, want none", report.Failures)
-	}
-	if report.Failing != 0 {
-		t.Fatalf("report.Failing = %v, want 0", report.Failing)
-	}
+	require.Empty(t, report.Failures)
+	require.Zero(t, report.Failing)
 	plans := simtest.Singles(t, copier)
-	if limit := len(plans) + 200; report.Plans < limit {
-		t.Fatalf("all single faults and 200 pairs: report.Plans = %v, want at least %v", report.Plans, limit)
-	}
+	require.GreaterOrEqual(t, report.Plans, len(plans)+200, "all single faults and 200 pairs")
 	for _, plan := range plans {
 		once := simtest.Order(t, copier, plan)
-		if got := simtest.Order(t, copier, plan); got != once {
-			t.Fatalf("simtest.Order(t, copier, plan) = %q, want %q", got, once)
-		}
+		require.Equal(t, once, simtest.Order(t, copier, plan))
 		parsed, err := simtest.ParsePlan(plan)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := parsed.String(); got != plan {
-			t.Fatalf("parsed.String() = %q, want %q", got, plan)
-		}
+		require.NoError(t, err)
+		require.Equal(t, plan, parsed.String())
 		if parsed[0].Do != "restart" {
-			if want := map[string]string{
+			require.Contains(t, once, map[string]string{
 				"crash-before": "CRASH", "crash-after": "CRASH", "down": "CRASH", "conflict": "other",
-			}[parsed[0].Do]; !strings.Contains(once, want) {
-				t.Fatalf("%v: once = %q, want it to contain %q", plan, once, want)
-			}
+			}[parsed[0].Do], plan)
 		}
 	}
 }
@@ -192,12 +172,8 @@ func TestPeriodicReconcileSeesEndOfGap(t *testing.T) {
 			return w
 		}
 		plan, err := simtest.ParsePlan("gap(s from/a#1 to 2)")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := simtest.Replay(t, world, plan); got != nil {
-			t.Fatalf("%v: simtest.Replay(t, world, plan) = %v, want nil", mode, got)
-		}
+		require.NoError(t, err)
+		require.Nil(t, simtest.Replay(t, world, plan), mode)
 	}
 }
 
@@ -227,9 +203,7 @@ func TestGapMergesChangesOfObject(t *testing.T) {
 				return w
 			}
 			simtest.Timeline(t, world, plan)
-			if diff := cmp.Diff(want, heard); diff != "" {
-				t.Fatalf("mode %s, plan %q: heard mismatch (-want +got):\n%s", mode, plan, diff)
-			}
+			require.Equal(t, want, heard, "mode %s, plan %q", mode, plan)
 		}
 	}
 }
@@ -248,9 +222,7 @@ func TestDeadProcessDoesNothing(t *testing.T) {
 	}
 	text := simtest.Timeline(t, world, "crash-after(s create to/a#1)")
 	inOrder(t, text, "s.1 create to/a", "CRASH", "s.2 starts", "s.2 create to/late")
-	if strings.Contains(text, "s.1 create to/late") {
-		t.Fatalf("text = %q, want it not to contain %q", text, "s.1 create to/late")
-	}
+	require.NotContains(t, text, "s.1 create to/late")
 }
 
 // overwrite decides, does something else, and writes, without a precondition.
@@ -286,9 +258,7 @@ func TestLeaderContinuesUntilItNoticesLostLease(t *testing.T) {
 			}
 			return s.env.Effect(ctx, "tell", func(ctx context.Context) error {
 				l, ok := leaderelect.FromContext(ctx)
-				if !ok {
-					t.Fatal("ok is false")
-				}
+				require.True(t, ok)
 				terms[fmt.Sprintf("%d by term %d: %v", o.Value.N, l.Term(), l.Err())] = true
 				return nil
 			})
@@ -301,11 +271,9 @@ func TestLeaderContinuesUntilItNoticesLostLease(t *testing.T) {
 		inOrder(t, text, "STEP create", "s.1 FAULT it loses its lease", "s.2 starts", "s.2 copy: reconcile a", "s.2 tell", "s.1 its call continues",
 			"s.1 tell", "STEP change", "s.1 copy: reconcile a", "s.1 tell", "s.2 copy: reconcile a", "s.2 tell",
 			"s.1 learns that it has lost its lease, and ends")
-		if diff := cmp.Diff(map[string]bool{
+		require.Equal(t, map[string]bool{
 			"1 by term 1: <nil>": true, "1 by term 2: <nil>": true, "2 by term 1: <nil>": true, "2 by term 2: <nil>": true,
-		}, terms); diff != "" {
-			t.Fatalf("terms mismatch (-want +got):\n%s", diff)
-		}
+		}, terms)
 	}
 
 	text := simtest.Timeline(t, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) }, "lose-lease(s update to/a#1)")
@@ -331,9 +299,7 @@ func TestLeaderNoticesLostLeaseInTime(t *testing.T) {
 	text := simtest.Timeline(t, world, "lose-lease(s effect first#1) slow(s effect second#1)")
 	t.Log("\n" + text)
 	inOrder(t, text, "s.1 its call continues", "s.1 first", "FAULT the call takes 1m7s", "s.1 learns that it has lost its lease", "s.1 second", "s.1 ends", "STEP change")
-	if strings.Contains(text, "third") {
-		t.Fatalf("the context has ended: text = %q, want it not to contain %q", text, "third")
-	}
+	require.NotContains(t, text, "third", "the context has ended")
 }
 
 func TestFormerLeadersEffectArrivesLate(t *testing.T) {
@@ -347,9 +313,7 @@ func TestFormerLeadersEffectArrivesLate(t *testing.T) {
 	}
 	by := func(n int) []string {
 		text := simtest.Timeline(t, world, fmt.Sprintf("late(s effect tell#1 by %d)", n))
-		if got := strings.Count(text, "arrives"); got != 1 {
-			t.Fatalf(`strings.Count(text, "arrives") = %v, want 1`, got)
-		}
+		require.Equal(t, 1, strings.Count(text, "arrives"))
 		var order []string
 		for line := range strings.SplitSeq(text, "\n") {
 			for _, word := range []string{"STEP create", "CRASH", "STEP change", "arrives"} {
@@ -360,15 +324,9 @@ func TestFormerLeadersEffectArrivesLate(t *testing.T) {
 		}
 		return order
 	}
-	if got, want := by(1), ([]string{"STEP create", "CRASH", "arrives", "STEP change"}); !slices.Equal(got, want) {
-		t.Fatalf("by(1) = %q, want %q", got, want)
-	}
-	if got, want := by(2), ([]string{"STEP create", "CRASH", "STEP change", "arrives"}); !slices.Equal(got, want) {
-		t.Fatalf("by(2) = %q, want %q", got, want)
-	}
-	if got, want := by(100), ([]string{"STEP create", "CRASH", "STEP change", "arrives"}); !slices.Equal(got, want) {
-		t.Fatalf("at the end, at the latest: by(100) = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{"STEP create", "CRASH", "arrives", "STEP change"}, by(1))
+	require.Equal(t, []string{"STEP create", "CRASH", "STEP change", "arrives"}, by(2))
+	require.Equal(t, []string{"STEP create", "CRASH", "STEP change", "arrives"}, by(100), "at the end, at the latest")
 }
 
 func TestLeaseFencesHungProcess(t *testing.T) {
@@ -456,16 +414,12 @@ func TestEachRuleFindsItsBug(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := simtest.Explore(t, func() simtest.World { return c.world })
-			if len(report.Failures) == 0 {
-				t.Fatal("report.Failures is empty")
-			}
+			require.NotEmpty(t, report.Failures)
 			var texts []string
 			for _, f := range report.Failures {
 				texts = append(texts, f.String())
 			}
-			if got := strings.Join(texts, "\n"); !strings.Contains(got, c.says) {
-				t.Fatalf(`strings.Join(texts, "\n") = %q, want it to contain %q`, got, c.says)
-			}
+			require.Contains(t, strings.Join(texts, "\n"), c.says)
 		})
 	}
 }
@@ -484,9 +438,7 @@ func TestAlwaysRunsAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 		w.Always = func(v *simtest.View) error {
 			commits++
 			_, err := simtest.Open[number](v, "to").Create(t.Context(), store.Object[number]{Key: "x"})
-			if got := fmt.Sprint(err); !strings.Contains(got, "only reads") {
-				t.Fatalf("err = %q, want an error that contains %q", got, "only reads")
-			}
+			require.ErrorContains(t, err, "only reads")
 			return nil
 		}
 		w.Goal = func(v *simtest.View) error {
@@ -499,15 +451,9 @@ func TestAlwaysRunsAfterEveryCommitAndGoalAtTheEnd(t *testing.T) {
 		}
 		return w
 	}
-	if got := simtest.Replay(t, world, simtest.Plan{{Do: "crash-after", System: "s", Op: "create", Object: "to/a", Nth: 1}}); got != nil {
-		t.Fatalf("simtest.Replay = %v, want nil", got)
-	}
-	if commits != 8 {
-		t.Fatalf("commits = %v, want 8", commits)
-	}
-	if goals != 2 {
-		t.Fatalf("goals = %v, want 2", goals)
-	}
+	require.Nil(t, simtest.Replay(t, world, simtest.Plan{{Do: "crash-after", System: "s", Op: "create", Object: "to/a", Nth: 1}}))
+	require.Equal(t, 8, commits)
+	require.Equal(t, 2, goals)
 }
 
 // A bug after one fault needs only the user's first step.
@@ -532,23 +478,63 @@ func TestFailureIsShrunk(t *testing.T) {
 	}
 	report := simtest.Explore(t, world)
 	i := slices.IndexFunc(report.Failures, func(f *simtest.Failure) bool { return strings.Contains(f.Problem, "mistake") })
-	if i == -1 {
-		t.Fatal("no failure is about the mistake")
-	}
+	require.NotEqual(t, -1, i)
 	f := report.Failures[i]
-	if got, want := f.Plan.String(), "skip(step#2) lose-request(s create to/second1#1)"; got != want {
-		t.Fatalf("f.Plan.String() = %q, want %q", got, want)
-	}
-	if len(f.More) != 3 {
-		t.Fatalf("len(f.More) = %d, want 3: %v", len(f.More), f.More)
-	}
-	for _, want := range []string{
-		"to/mistake exists at the end, and does not without faults",
-		"run again: -simtest.plan='skip(step#2) lose-request(s create to/second1#1)'",
-		"3 more plans fail in the same way, such as lose-reply(s create to/second2#1)",
+	require.Equal(t, "skip(step#2) lose-request(s create to/second1#1)", f.Plan.String())
+	require.Len(t, f.More, 3)
+	require.Contains(t, f.String(), "to/mistake exists at the end, and does not without faults")
+	require.Contains(t, f.String(), "run again: -simtest.plan='skip(step#2) lose-request(s create to/second1#1)'")
+	require.Contains(t, f.String(), "3 more plans fail in the same way, such as lose-reply(s create to/second2#1)")
+}
+
+func TestUnparsablePlanIsNamed(t *testing.T) {
+	for text, says := range map[string]string{
+		"crash-after":                      `"crash-after" has no arguments`,
+		"explode(s create to/a#1)":         "explode: there is no such fault",
+		"crash-after(s create to/a#1":      "a closing parenthesis is missing",
+		"crash-after(s create to/a)":       "it has 3 words, not 5",
+		"crash-after(s create to/a#1 2)":   "it has 6 words, not 5",
+		"crash-after(s create to/a#0)":     `"0" is not a positive number`,
+		"travel(s create to/a#1 forth 2)":  `found "forth", expected "back"`,
+		`crash-after("s create to/a#1)`:    "invalid syntax",
+		"crash-after(s create to/a#1) lag": `"lag" has no arguments`,
 	} {
-		if got := f.String(); !strings.Contains(got, want) {
-			t.Fatalf("f.String() = %q, want it to contain %q", got, want)
+		_, err := simtest.ParsePlan(text)
+		require.ErrorContains(t, err, "simtest: parse plan: ", text)
+		require.ErrorContains(t, err, says, text)
+	}
+}
+
+func FuzzParsePlan(f *testing.F) {
+	f.Add("crash-after(rmq update sts/a#1)")
+	f.Add(`crash-after("" update sts/a#1)`)
+	f.Add("late(s effect tell#1 by 2) lose-lease(s update to/a#1) regain(s update to/a#1) cold(s create to/a#1 of to)")
+	f.Add(`lag("my system" create "pods/a b#\"#\""#2 of pods) gap(s x/y#1 to 3) restart(s step#2) travel(s effect vpc#1 back 4)`)
+	f.Fuzz(func(t *testing.T, text string) {
+		plan, err := simtest.ParsePlan(text)
+		if err != nil {
+			return
 		}
+		again, err := simtest.ParsePlan(plan.String())
+		require.NoError(t, err, plan.String())
+		require.Equal(t, plan, again)
+	})
+}
+
+// A plan that was not parsed may name an unknown fault.
+func TestPlanWithUnknownFaultIsNotReplayed(t *testing.T) {
+	for _, bad := range []simtest.Fault{
+		{Do: "explode", System: "s", Op: "create", Object: "to/a", Nth: 1},
+		{Do: "crash-after", System: "s", Op: "create", Object: "to/a"},
+	} {
+		inner := new(testing.T)
+		done := make(chan struct{})
+		// Ends with Replay, which ends it as a test.
+		go func() {
+			defer close(done)
+			simtest.Replay(inner, copier, simtest.Plan{bad})
+		}()
+		<-done
+		require.True(t, inner.Failed(), "%s", bad)
 	}
 }

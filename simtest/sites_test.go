@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest"
@@ -67,35 +69,19 @@ func sitesWorld() simtest.World {
 
 func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	program, err := os.ReadFile("sites_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	quotes := strings.Split(string(page), "```go\n")[1:]
-	if len(quotes) == 0 {
-		t.Fatal("quotes is empty")
-	}
+	require.NotEmpty(t, quotes)
 	for _, quote := range quotes {
 		code, _, _ := strings.Cut(quote, "```")
-		if got := strings.ReplaceAll(string(program), "\tt.Skip(\"it finds the bug: see docs/testing.md\")\n", ""); !strings.Contains(got, strings.TrimSpace(code)) {
-			t.Fatalf("strings.ReplaceAll = %q, want it to contain %q", got, strings.TrimSpace(code))
-		}
+		require.Contains(t, strings.ReplaceAll(string(program), "\tt.Skip(\"it finds the bug: see docs/testing.md\")\n", ""), strings.TrimSpace(code))
 	}
 	report := simtest.Explore(t, sitesWorld)
-	if len(report.Failures) == 0 {
-		t.Fatal("report.Failures is empty")
-	}
-	if got, want := string(page), strings.TrimSpace(report.Failures[0].String()); !strings.Contains(got, want) {
-		t.Fatalf("string(page) = %q, want it to contain %q", got, want)
-	}
+	require.NotEmpty(t, report.Failures)
+	require.Contains(t, string(page), strings.TrimSpace(report.Failures[0].String()))
 	plan, err := simtest.ParsePlan("crash-after(sites update site/a#1)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if simtest.Replay(t, sitesWorld, plan) == nil {
-		t.Fatal("simtest.Replay(t, sitesWorld, plan) = nil")
-	}
+	require.NoError(t, err)
+	require.NotNil(t, simtest.Replay(t, sitesWorld, plan))
 }

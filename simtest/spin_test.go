@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -148,15 +149,9 @@ func TestLoopWithoutCallsIsHotLoop(t *testing.T) {
 		for _, mode := range []string{"step", "run"} {
 			t.Run(name+" in mode "+mode, func(t *testing.T) {
 				f := simtest.Replay(t, spinWorld(mode, parts), nil)
-				if f == nil {
-					t.Fatal("f = nil")
-				}
-				if f.Rule != "hot-loop" {
-					t.Fatalf("f.Rule = %q, want %q", f.Rule, "hot-loop")
-				}
-				if want := "without any fault: s does not become quiet: 1000 reconciles with 0 writes, and there is still work"; f.Problem != want {
-					t.Fatalf("f.Problem = %q, want %q", f.Problem, want)
-				}
+				require.NotNil(t, f)
+				require.EqualValues(t, "hot-loop", f.Rule)
+				require.Equal(t, "without any fault: s does not become quiet: 1000 reconciles with 0 writes, and there is still work", f.Problem)
 				inOrder(t, f.Timeline, "STEP create", "s.1 c: reconcile a", "STEP change", "s.1 c: reconcile a", "s.1 c: reconcile ")
 			})
 		}
@@ -229,15 +224,9 @@ func TestEndlessCallsAreALoop(t *testing.T) {
 					w.MaxReconciles = 10
 					return w
 				}, nil)
-				if f == nil {
-					t.Fatal("f = nil")
-				}
-				if f.Rule != c.broken {
-					t.Fatalf("f.Rule = %q, want %q", f.Rule, c.broken)
-				}
-				if want := "without any fault: " + c.says; f.Problem != want {
-					t.Fatalf("f.Problem = %q, want %q", f.Problem, want)
-				}
+				require.NotNil(t, f)
+				require.Equal(t, c.broken, f.Rule)
+				require.Equal(t, "without any fault: "+c.says, f.Problem)
 				inOrder(t, f.Timeline, "s.1 ends: it makes call after call")
 			})
 		}
@@ -259,16 +248,12 @@ func TestPollingPartIsNoLoop(t *testing.T) {
 				return ignore(err, store.ErrNotFound)
 			}})}, nil
 		})
-		if got := simtest.Replay(t, func() simtest.World {
+		require.Nil(t, simtest.Replay(t, func() simtest.World {
 			w := world()
 			w.MaxReconciles = 1
 			return w
-		}, nil); got != nil {
-			t.Fatalf("simtest.Replay = %v, want nil", got)
-		}
-		if polls <= 400 {
-			t.Fatalf("polls = %v, want more than 400", polls)
-		}
+		}, nil))
+		require.Greater(t, polls, 400)
 	}
 }
 
@@ -291,30 +276,18 @@ func TestHangingReconcileIsReported(t *testing.T) {
 			})
 			return []simtest.Part{simtest.Loop(c)}, err
 		}), nil)
-		if f == nil {
-			t.Fatalf("%v: f = nil", name)
-		}
-		if f.Rule != "stop" {
-			t.Fatalf("%v: f.Rule = %q, want %q", name, f.Rule, "stop")
-		}
-		if want := "s.1: the reconcile of a by c has not returned after 3h0m0s"; !strings.Contains(f.Problem, want) {
-			t.Fatalf("%v: f.Problem = %q, want it to contain %q", name, f.Problem, want)
-		}
+		require.NotNil(t, f, name)
+		require.EqualValues(t, "stop", f.Rule, name)
+		require.Contains(t, f.Problem, "s.1: the reconcile of a by c has not returned after 3h0m0s", name)
 	}
 }
 
 // A loop looks the same everywhere, so its middle is omitted.
 func TestLongTimelineIsShortened(t *testing.T) {
 	f := simtest.Replay(t, spinWorld("step", spinning["it adds its own key"]), nil)
-	if f == nil {
-		t.Fatal("f = nil")
-	}
-	if got := strings.Count(f.Timeline, "\n"); got != 301 {
-		t.Fatalf(`strings.Count(f.Timeline, "\n") = %v, want 301`, got)
-	}
-	if want := regexp.MustCompile(`\.\.\. \d+ lines are left out \.\.\.`); !want.MatchString(f.Timeline) {
-		t.Fatalf("want a match of %s in:\n%s", want, f.Timeline)
-	}
+	require.NotNil(t, f)
+	require.Equal(t, 301, strings.Count(f.Timeline, "\n"))
+	require.Regexp(t, `\.\.\. \d+ lines are left out \.\.\.`, f.Timeline)
 	inOrder(t, f.Timeline, "STEP create", "STEP change", "left out", "c: reconcile a")
 }
 
@@ -335,8 +308,6 @@ func TestHangingPlanIsNamed(t *testing.T) {
 			})
 			return []simtest.Part{simtest.Loop(c)}, err
 		}), plan, func(text string) { warned <- text })
-		if got := <-warned; !strings.Contains(got, says) {
-			t.Fatalf("<-warned = %q, want it to contain %q", got, says)
-		}
+		require.Contains(t, <-warned, says)
 	}
 }

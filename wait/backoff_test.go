@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -43,12 +43,8 @@ func TestDelayGrowsByFactorUpToCap(t *testing.T) {
 			for n := range tc.want {
 				got = append(got, tc.b.Delay(n))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("got mismatch (-want +got):\n%s", diff)
-			}
-			if got := tc.b.Delay(-1); got != tc.want[0] {
-				t.Errorf("a negative n counts as 0: tc.b.Delay(-1) = %v, want %v", got, tc.want[0])
-			}
+			assert.Equal(t, tc.want, got)
+			assert.Equal(t, tc.want[0], tc.b.Delay(-1), "a negative n counts as 0")
 		})
 	}
 }
@@ -56,16 +52,12 @@ func TestDelayGrowsByFactorUpToCap(t *testing.T) {
 func TestDelayDoesNotOverflowWithManyFailures(t *testing.T) {
 	b := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 1}
 	for _, n := range []int{62, 63, 64, 1 << 20, math.MaxInt / 2, math.MaxInt} {
-		if got := b.Delay(n); got != time.Duration(math.MaxInt64) {
-			t.Errorf("n=%d: b.Delay(n) = %v, want %v", n, got, time.Duration(math.MaxInt64))
-		}
+		assert.Equal(t, time.Duration(math.MaxInt64), b.Delay(n), "n=%d", n)
 	}
 	b.Cap = time.Minute
 	b.Rand = always(0)
 	for _, n := range []int{62, 63, 64, 1 << 20, math.MaxInt / 2, math.MaxInt} {
-		if got := b.Delay(n); got != time.Minute {
-			t.Errorf("n=%d: b.Delay(n) = %v, want %v", n, got, time.Minute)
-		}
+		assert.Equal(t, time.Minute, b.Delay(n), "n=%d", n)
 	}
 }
 
@@ -73,17 +65,11 @@ func TestDelayDoesNotOverflowWithManyFailures(t *testing.T) {
 func TestDelayJustPastMaxDurationDoesNotOverflow(t *testing.T) {
 	const half = time.Duration(1 << 62)
 	grown := wait.Backoff{Duration: half, Factor: 2}
-	if got := grown.Delay(1); got != time.Duration(math.MaxInt64) {
-		t.Errorf("2^62 doubled: grown.Delay(1) = %v, want %v", got, time.Duration(math.MaxInt64))
-	}
+	assert.Equal(t, time.Duration(math.MaxInt64), grown.Delay(1), "2^62 doubled")
 	jittered := wait.Backoff{Duration: half, Jitter: 1, Rand: always(1)}
-	if got := jittered.Delay(0); got != time.Duration(math.MaxInt64) {
-		t.Errorf("2^62 plus as much random jitter: jittered.Delay(0) = %v, want %v", got, time.Duration(math.MaxInt64))
-	}
+	assert.Equal(t, time.Duration(math.MaxInt64), jittered.Delay(0), "2^62 plus as much random jitter")
 	odd := wait.Backoff{Duration: half + 1<<20, Jitter: 1, Rand: always(float64(half-1<<20) / float64(half+1<<20))}
-	if got := odd.Delay(0); got != time.Duration(math.MaxInt64) {
-		t.Errorf("odd.Delay(0) = %v, want %v", got, time.Duration(math.MaxInt64))
-	}
+	assert.Equal(t, time.Duration(math.MaxInt64), odd.Delay(0))
 }
 
 func TestJitterIsAFractionOfDelay(t *testing.T) {
@@ -107,25 +93,17 @@ func TestJitterIsAFractionOfDelay(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := wait.Backoff{Duration: 100, Jitter: tc.jitter, Rand: always(tc.rand)}
-			if got := b.Delay(0); got != tc.want {
-				t.Errorf("b.Delay(0) = %v, want %v", got, tc.want)
-			}
-			if got := b.Delay(9); got != tc.want {
-				t.Errorf("jitter must not accumulate: b.Delay(9) = %v, want %v", got, tc.want)
-			}
+			assert.Equal(t, tc.want, b.Delay(0))
+			assert.Equal(t, tc.want, b.Delay(9), "jitter must not accumulate")
 		})
 	}
 	t.Run("it is added to the cap, not cut by it", func(t *testing.T) {
 		b := wait.Backoff{Duration: 100, Factor: 10, Jitter: 0.5, Cap: 200, Rand: always(0.5)}
-		if got := b.Delay(4); got != time.Duration(250) {
-			t.Errorf("b.Delay(4) = %v, want %v", got, time.Duration(250))
-		}
+		assert.Equal(t, time.Duration(250), b.Delay(4))
 	})
 	t.Run("without jitter no random number is drawn", func(t *testing.T) {
 		b := wait.Backoff{Duration: 100, Rand: func() float64 { panic("drawn") }}
-		if got := b.Delay(0); got != time.Duration(100) {
-			t.Errorf("b.Delay(0) = %v, want %v", got, time.Duration(100))
-		}
+		assert.Equal(t, time.Duration(100), b.Delay(0))
 	})
 	t.Run("the default random source covers the range", func(t *testing.T) {
 		b := wait.Backoff{Duration: 1000, Jitter: 0.5}
@@ -134,35 +112,21 @@ func TestJitterIsAFractionOfDelay(t *testing.T) {
 			d := b.Delay(0)
 			low, high = min(low, d), max(high, d)
 		}
-		if low < time.Duration(1000) {
-			t.Errorf("low = %v, want at least %v", low, time.Duration(1000))
-		}
-		if high > time.Duration(1500) {
-			t.Errorf("high = %v, want at most %v", high, time.Duration(1500))
-		}
-		if low >= time.Duration(1100) {
-			t.Errorf("low = %v, want less than %v", low, time.Duration(1100))
-		}
-		if high <= time.Duration(1400) {
-			t.Errorf("high = %v, want more than %v", high, time.Duration(1400))
-		}
+		assert.GreaterOrEqual(t, low, time.Duration(1000))
+		assert.LessOrEqual(t, high, time.Duration(1500))
+		assert.Less(t, low, time.Duration(1100))
+		assert.Greater(t, high, time.Duration(1400))
 	})
 }
 
 func TestDelaysMatchSteps(t *testing.T) {
 	b := wait.Backoff{Duration: 1, Factor: 2, Steps: 4, Cap: 3}
 	want := []time.Duration{1, 2, 3}
-	if diff := cmp.Diff(want, slices.Collect(b.Delays())); diff != "" {
-		t.Errorf("slices.Collect(b.Delays()) mismatch (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, slices.Collect(b.Delays())); diff != "" {
-		t.Errorf("ranging does not consume it: slices.Collect(b.Delays()) mismatch (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, want, slices.Collect(b.Delays()))
+	assert.Equal(t, want, slices.Collect(b.Delays()), "ranging does not consume it")
 
 	b.Steps = 1
-	if got := slices.Collect(b.Delays()); len(got) != 0 {
-		t.Errorf("no delay follows the only attempt: slices.Collect(b.Delays()) = %v, want none", got)
-	}
+	assert.Empty(t, slices.Collect(b.Delays()), "no delay follows the only attempt")
 
 	b.Steps = 0
 	n := 0
@@ -171,19 +135,13 @@ func TestDelaysMatchSteps(t *testing.T) {
 			break
 		}
 	}
-	if n != 1000 {
-		t.Errorf("0 steps are unlimited: n = %v, want 1000", n)
-	}
+	assert.Equal(t, 1000, n, "0 steps are unlimited")
 }
 
 func TestBackoffIsZero(t *testing.T) {
-	if !(wait.Backoff{}.IsZero()) {
-		t.Error("wait.Backoff{}.IsZero() is false")
-	}
+	assert.True(t, wait.Backoff{}.IsZero())
 	for _, b := range []wait.Backoff{{Duration: 1}, {Factor: 1}, {Jitter: 1}, {Steps: 1}, {Cap: 1}, {Rand: always(0)}} {
-		if b.IsZero() {
-			t.Errorf("%+v: b.IsZero() is true", b)
-		}
+		assert.False(t, b.IsZero(), "%+v", b)
 	}
 }
 

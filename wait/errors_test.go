@@ -7,22 +7,16 @@ import (
 	"io"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/wait"
 )
 
 func TestInterruptedRecognizesOnlyEndOfWait(t *testing.T) {
 	for _, err := range []error{wait.ErrTimeout, context.Canceled, context.DeadlineExceeded} {
-		if !wait.Interrupted(err) {
-			t.Error("wait.Interrupted(err) is false")
-		}
-		if !wait.Interrupted(fmt.Errorf("a: %w", errors.Join(io.EOF, err))) {
-			t.Error(`as deep as errors.Is sees: wait.Interrupted(fmt.Errorf("a: %w", errors.Join(io.EOF, err))) is false`)
-		}
+		assert.True(t, wait.Interrupted(err))
+		assert.True(t, wait.Interrupted(fmt.Errorf("a: %w", errors.Join(io.EOF, err))), "as deep as errors.Is sees")
 	}
-	if wait.Interrupted(io.EOF) {
-		t.Error("wait.Interrupted(io.EOF) is true")
-	}
-	if wait.Interrupted(nil) {
-		t.Error("wait.Interrupted(nil) is true")
-	}
+	assert.False(t, wait.Interrupted(io.EOF))
+	assert.False(t, wait.Interrupted(nil))
 }

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -27,15 +29,9 @@ func TestWaitReturnsAfterTheLastFunction(t *testing.T) {
 			})
 		}
 		start := time.Now()
-		if err := g.Wait(); err != nil {
-			t.Fatalf("g.Wait(): %v", err)
-		}
-		if got := time.Since(start); got != 2*time.Second {
-			t.Errorf("time.Since(start) = %v, want %v", got, 2*time.Second)
-		}
-		if got := ended.Load(); got != 3 {
-			t.Errorf("ended.Load() = %v, want 3", got)
-		}
+		require.NoError(t, g.Wait())
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		assert.EqualValues(t, 3, ended.Load())
 	})
 }
 
@@ -52,15 +48,9 @@ func TestWaitJoinsErrorsInStartOrder(t *testing.T) {
 			})
 		}
 		err := g.Wait()
-		if got, want := fmt.Sprint(err), "function 0: EOF\nfunction 1: EOF\nfunction 3: EOF\nfunction 4: EOF"; got != want {
-			t.Fatalf("err = %q, want %q", got, want)
-		}
-		if !errors.Is(err, io.EOF) {
-			t.Errorf("err = %v, want %v", err, io.EOF)
-		}
-		if got, want := fmt.Sprint(g.Wait()), err.Error(); got != want {
-			t.Errorf("Wait may be called again: g.Wait() = %q, want %q", got, want)
-		}
+		require.EqualError(t, err, "function 0: EOF\nfunction 1: EOF\nfunction 3: EOF\nfunction 4: EOF")
+		assert.ErrorIs(t, err, io.EOF)
+		assert.EqualError(t, g.Wait(), err.Error(), "Wait may be called again")
 	})
 }
 
@@ -75,34 +65,22 @@ func TestPanicInGroupDoesNotAffectOthers(t *testing.T) {
 			return nil
 		})
 		var p *wait.PanicError
-		if err := g.Wait(); !errors.As(err, &p) {
-			t.Fatalf("g.Wait() = %v, want one of type *wait.PanicError", err)
-		}
-		if got := string(p.Stack); !strings.Contains(got, "explode") {
-			t.Errorf("string(p.Stack) = %q, want it to contain %q", got, "explode")
-		}
-		if !finished {
-			t.Error("finished is false")
-		}
+		require.ErrorAs(t, g.Wait(), &p)
+		assert.Contains(t, string(p.Stack), "explode")
+		assert.True(t, finished)
 	})
 }
 
 func TestGoexitInGroupIsAnError(t *testing.T) {
 	var g wait.Group
 	g.Start(t.Context(), func(context.Context) error { runtime.Goexit(); return nil })
-	if got := fmt.Sprint(g.Wait()); !strings.Contains(got, "Goexit") {
-		t.Errorf("g.Wait() = %q, want an error that contains %q", got, "Goexit")
-	}
+	assert.ErrorContains(t, g.Wait(), "Goexit")
 }
 
 func TestWaitOnEmptyGroupReturnsNil(t *testing.T) {
 	var g wait.Group
 	g.Start(t.Context(), func(context.Context) error { return nil })
 	g.Start(t.Context(), func(context.Context) error { return errors.Join(nil, nil) })
-	if g.Wait() != nil {
-		t.Error("g.Wait() is not nil")
-	}
-	if new(wait.Group).Wait() != nil {
-		t.Error("new(wait.Group).Wait() is not nil")
-	}
+	assert.True(t, g.Wait() == nil)
+	assert.True(t, new(wait.Group).Wait() == nil)
 }

@@ -2,16 +2,15 @@ package wait_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -75,12 +74,8 @@ func TestPaceDeterminesLoopInterval(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 5999*time.Millisecond)
 				defer cancel()
 				r := newRuns(tc.take...)
-				if err := tc.loop(ctx, r.run); err != nil {
-					t.Fatalf("tc.loop(ctx, r.run): %v", err)
-				}
-				if diff := cmp.Diff(tc.want, r.begins); diff != "" {
-					t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
-				}
+				require.NoError(t, tc.loop(ctx, r.run))
+				assert.Equal(t, tc.want, r.begins)
 			})
 		})
 	}
@@ -93,26 +88,16 @@ func TestLoopWaitsFullInterval(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- wait.Until(ctx, time.Minute, r.run) }()
 		synctest.Wait()
-		if got := r.count.Load(); got != 1 {
-			t.Fatalf("the first run is immediate: r.count.Load() = %v, want 1", got)
-		}
+		require.EqualValues(t, 1, r.count.Load(), "the first run is immediate")
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if got := r.count.Load(); got != 1 {
-			t.Fatalf("r.count.Load() = %v, want 1", got)
-		}
+		require.EqualValues(t, 1, r.count.Load())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := r.count.Load(); got != 2 {
-			t.Fatalf("r.count.Load() = %v, want 2", got)
-		}
+		require.EqualValues(t, 2, r.count.Load())
 		cancel()
-		if err := <-done; err != nil {
-			t.Fatalf("<-done: %v", err)
-		}
-		if got := time.Since(r.start); got != time.Minute {
-			t.Errorf("a cancel ends the pause at once: time.Since(r.start) = %v, want %v", got, time.Minute)
-		}
+		require.NoError(t, <-done)
+		assert.Equal(t, time.Minute, time.Since(r.start), "a cancel ends the pause at once")
 	})
 }
 
@@ -121,15 +106,9 @@ func TestEndedContextNeverRunsLoop(t *testing.T) {
 	cancel()
 	f := func(context.Context) { t.Error("f was called") }
 	for range 50 { // select is random
-		if err := wait.Until(ctx, 0, f); err != nil {
-			t.Errorf("wait.Until(ctx, 0, f): %v", err)
-		}
-		if err := wait.NonSlidingUntil(ctx, 0, f); err != nil {
-			t.Errorf("wait.NonSlidingUntil(ctx, 0, f): %v", err)
-		}
-		if err := wait.JitterUntil(ctx, time.Second, 1, wait.Sliding, f); err != nil {
-			t.Errorf("wait.JitterUntil: %v", err)
-		}
+		assert.NoError(t, wait.Until(ctx, 0, f))
+		assert.NoError(t, wait.NonSlidingUntil(ctx, 0, f))
+		assert.NoError(t, wait.JitterUntil(ctx, time.Second, 1, wait.Sliding, f))
 	}
 }
 
@@ -139,16 +118,12 @@ func TestLoopCanceledDuringRunEndsAfterIt(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				n := 0
-				if err := wait.JitterUntil(ctx, time.Second, 0, pace, func(context.Context) {
+				require.NoError(t, wait.JitterUntil(ctx, time.Second, 0, pace, func(context.Context) {
 					n++
 					cancel()
 					time.Sleep(time.Second)
-				}); err != nil {
-					t.Fatalf("wait.JitterUntil: %v", err)
-				}
-				if n != 1 {
-					t.Errorf("n = %v, want 1", n)
-				}
+				}))
+				assert.Equal(t, 1, n)
 			})
 		}
 	}
@@ -159,19 +134,13 @@ func TestLoopWithZeroPeriodRunsWithoutPause(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			n, start := 0, time.Now()
-			if err := wait.JitterUntil(ctx, 0, 1, pace, func(context.Context) {
+			require.NoError(t, wait.JitterUntil(ctx, 0, 1, pace, func(context.Context) {
 				if n++; n == 100 {
 					cancel()
 				}
-			}); err != nil {
-				t.Fatalf("wait.JitterUntil: %v", err)
-			}
-			if n != 100 {
-				t.Errorf("n = %v, want 100", n)
-			}
-			if got := time.Since(start); got != 0 {
-				t.Errorf("time.Since(start) = %v, want 0", got)
-			}
+			}))
+			assert.Equal(t, 100, n)
+			assert.Zero(t, time.Since(start))
 		})
 	}
 }
@@ -181,23 +150,15 @@ func TestJitterIsDrawnPerInterval(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		r := newRuns()
-		if err := wait.JitterUntil(ctx, time.Second, 0.5, wait.Sliding, r.run); err != nil {
-			t.Fatalf("wait.JitterUntil: %v", err)
-		}
+		require.NoError(t, wait.JitterUntil(ctx, time.Second, 0.5, wait.Sliding, r.run))
 		seen := map[time.Duration]bool{}
 		for i := range r.begins[1:] {
 			d := r.begins[i+1] - r.begins[i]
-			if d < time.Second {
-				t.Fatalf("d = %v, want at least %v", d, time.Second)
-			}
-			if d > 1500*time.Millisecond {
-				t.Fatalf("d = %v, want at most %v", d, 1500*time.Millisecond)
-			}
+			require.GreaterOrEqual(t, d, time.Second)
+			require.LessOrEqual(t, d, 1500*time.Millisecond)
 			seen[d] = true
 		}
-		if got := len(seen); got <= 100 {
-			t.Errorf("len(seen) = %v, want more than 100", got)
-		}
+		assert.Greater(t, len(seen), 100)
 	})
 }
 
@@ -210,15 +171,9 @@ func TestLoopReturnsPanic(t *testing.T) {
 			}
 		})
 		var p *wait.PanicError
-		if !errors.As(err, &p) {
-			t.Fatalf("err = %v, want one of type *wait.PanicError", err)
-		}
-		if got := string(p.Stack); !strings.Contains(got, "explode") {
-			t.Errorf("string(p.Stack) = %q, want it to contain %q", got, "explode")
-		}
-		if n != 3 {
-			t.Errorf("n = %v, want 3", n)
-		}
+		require.ErrorAs(t, err, &p)
+		assert.Contains(t, string(p.Stack), "explode")
+		assert.Equal(t, 3, n)
 	})
 }
 
@@ -232,7 +187,7 @@ func TestBackoffUntilSlowsDownWhileItFails(t *testing.T) {
 			r := newRuns(seconds(0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)...)
 			ctx, cancel := context.WithCancel(t.Context())
 			b := wait.Backoff{Duration: time.Second, Factor: 2, Cap: 5 * time.Second}
-			if err := wait.BackoffUntil(ctx, b, pace, func(ctx context.Context) error {
+			require.NoError(t, wait.BackoffUntil(ctx, b, pace, func(ctx context.Context) error {
 				r.run(ctx)
 				switch len(r.begins) {
 				case 1, 6:
@@ -241,12 +196,8 @@ func TestBackoffUntilSlowsDownWhileItFails(t *testing.T) {
 					cancel()
 				}
 				return io.EOF
-			}); err != nil {
-				t.Fatalf("wait.BackoffUntil: %v", err)
-			}
-			if diff := cmp.Diff(want, r.begins); diff != "" {
-				t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
-			}
+			}))
+			assert.Equal(t, want, r.begins)
 		})
 	}
 }
@@ -260,12 +211,8 @@ func TestBackoffUntilEndsAfterConsecutiveFailures(t *testing.T) {
 			}
 			return fmt.Errorf("run %d", n)
 		})
-		if got := fmt.Sprint(err); got != "run 6" {
-			t.Errorf("err = %q, want %q", got, "run 6")
-		}
-		if got := time.Since(start); got != 5*time.Second {
-			t.Errorf("it has waited after the last run: time.Since(start) = %v, want %v", got, 5*time.Second)
-		}
+		assert.EqualError(t, err, "run 6")
+		assert.Equal(t, 5*time.Second, time.Since(start), "it has waited after the last run")
 	})
 }
 
@@ -278,18 +225,14 @@ func TestBackoffUntilReportsOnlyUnrecoveredPanics(t *testing.T) {
 			}
 			return wait.Call(ctx, func(context.Context) error { return explode("handled") })
 		})
-		if got, want := fmt.Sprint(err), "wait: recover from panic: the real one"; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.EqualError(t, err, "wait: recover from panic: the real one")
 	})
 }
 
 func TestBackoffUntilDoesNotReportCancelAsFailure(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := wait.BackoffUntil(ctx, wait.Backoff{Steps: 1}, wait.Sliding, func(ctx context.Context) error {
+	assert.NoError(t, wait.BackoffUntil(ctx, wait.Backoff{Steps: 1}, wait.Sliding, func(ctx context.Context) error {
 		cancel()
 		return ctx.Err()
-	}); err != nil {
-		t.Errorf("wait.BackoffUntil: %v", err)
-	}
+	}))
 }

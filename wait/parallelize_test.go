@@ -2,15 +2,16 @@ package wait_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -18,16 +19,12 @@ import (
 func TestEachPieceRunsExactlyOnce(t *testing.T) {
 	for _, workers := range []int{-1, 0, 1, 2, 7, 1000, 2000} {
 		pieces := make([]atomic.Int32, 1000)
-		if err := wait.Parallelize(t.Context(), workers, len(pieces), func(_ context.Context, i int) error {
+		require.NoError(t, wait.Parallelize(t.Context(), workers, len(pieces), func(_ context.Context, i int) error {
 			pieces[i].Add(1)
 			return nil
-		}); err != nil {
-			t.Fatalf("wait.Parallelize: %v", err)
-		}
+		}))
 		for i := range pieces {
-			if got := pieces[i].Load(); got != 1 {
-				t.Fatalf("piece %d with %d workers: pieces[i].Load() = %v, want 1", i, workers, got)
-			}
+			require.EqualValues(t, 1, pieces[i].Load(), "piece %d with %d workers", i, workers)
 		}
 	}
 }
@@ -36,15 +33,11 @@ func TestParallelizeRunsOnePiecePerWorker(t *testing.T) {
 	for workers, want := range map[int]time.Duration{1: 10 * time.Second, 3: 4 * time.Second, 10: time.Second, 99: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			if err := wait.Parallelize(t.Context(), workers, 10, func(context.Context, int) error {
+			require.NoError(t, wait.Parallelize(t.Context(), workers, 10, func(context.Context, int) error {
 				time.Sleep(time.Second)
 				return nil
-			}); err != nil {
-				t.Fatalf("wait.Parallelize: %v", err)
-			}
-			if got := time.Since(start); got != want {
-				t.Errorf("%d workers: time.Since(start) = %v, want %v", workers, got, want)
-			}
+			}))
+			assert.Equal(t, want, time.Since(start), "%d workers", workers)
 		})
 	}
 }
@@ -60,15 +53,9 @@ func TestParallelizeJoinsErrorsInPieceOrder(t *testing.T) {
 			}
 			return nil
 		})
-		if got := done.Load(); got != 8 {
-			t.Errorf("done.Load() = %v, want 8", got)
-		}
-		if got, want := fmt.Sprint(err), "piece 0: EOF\npiece 3: EOF\npiece 6: EOF"; got != want {
-			t.Fatalf("err = %q, want %q", got, want)
-		}
-		if !errors.Is(err, io.EOF) {
-			t.Errorf("err = %v, want %v", err, io.EOF)
-		}
+		assert.EqualValues(t, 8, done.Load())
+		require.EqualError(t, err, "piece 0: EOF\npiece 3: EOF\npiece 6: EOF")
+		assert.ErrorIs(t, err, io.EOF)
 	})
 }
 
@@ -82,20 +69,12 @@ func TestPanicsAreReportedAndSkipNoPiece(t *testing.T) {
 		done.Add(1)
 		return nil
 	})
-	if got := done.Load(); got != 98 {
-		t.Errorf("done.Load() = %v, want 98", got)
-	}
-	if got, want := fmt.Sprint(err), "wait: run piece 0: wait: recover from panic: piece 0 is bad\n"+
-		"wait: run piece 1: wait: recover from panic: piece 1 is bad"; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	assert.EqualValues(t, 98, done.Load())
+	require.EqualError(t, err, "wait: run piece 0: wait: recover from panic: piece 0 is bad\n"+
+		"wait: run piece 1: wait: recover from panic: piece 1 is bad")
 	var p *wait.PanicError
-	if !errors.As(err, &p) {
-		t.Fatalf("err = %v, want one of type *wait.PanicError", err)
-	}
-	if got := string(p.Stack); !strings.Contains(got, "explode") {
-		t.Errorf("string(p.Stack) = %q, want it to contain %q", got, "explode")
-	}
+	require.ErrorAs(t, err, &p)
+	assert.Contains(t, string(p.Stack), "explode")
 }
 
 func TestNoPieceStartsAfterContextEnds(t *testing.T) {
@@ -110,24 +89,12 @@ func TestNoPieceStartsAfterContextEnds(t *testing.T) {
 			ended.Add(1)
 			return nil
 		})
-		if got := begun.Load(); got != 6 {
-			t.Errorf("begun.Load() = %v, want 6", got)
-		}
-		if got := ended.Load(); got != 6 {
-			t.Errorf("Parallelize has leaked a worker: ended.Load() = %v, want 6", got)
-		}
-		if got := time.Since(start); got != 2*time.Second {
-			t.Errorf("time.Since(start) = %v, want %v", got, 2*time.Second)
-		}
-		if !errors.Is(err, errStop) {
-			t.Fatalf("err = %v, want %v", err, errStop)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v, want %v", err, context.Canceled)
-		}
-		if got, want := fmt.Sprint(err), "wait: 94 of 100 pieces not begun: context canceled: shutting down"; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.EqualValues(t, 6, begun.Load())
+		assert.EqualValues(t, 6, ended.Load(), "Parallelize has leaked a worker")
+		assert.Equal(t, 2*time.Second, time.Since(start))
+		require.ErrorIs(t, err, errStop)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.EqualError(t, err, "wait: 94 of 100 pieces not begun: context canceled: shutting down")
 	})
 }
 
@@ -135,9 +102,7 @@ func TestEndedContextRunsNoPiece(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	err := wait.Parallelize(ctx, 3, 5, func(context.Context, int) error { t.Error("run"); return nil })
-	if got, want := fmt.Sprint(err), "wait: 5 of 5 pieces not begun: context canceled"; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
+	assert.EqualError(t, err, "wait: 5 of 5 pieces not begun: context canceled")
 }
 
 func TestParallelizeReportsLastPieceNotStarted(t *testing.T) {
@@ -148,43 +113,33 @@ func TestParallelizeReportsLastPieceNotStarted(t *testing.T) {
 		}
 		return nil
 	})
-	if got, want := fmt.Sprint(err), "wait: 1 of 3 pieces not begun: context canceled"; got != want {
-		t.Errorf("err = %q, want %q", got, want)
-	}
+	assert.EqualError(t, err, "wait: 1 of 3 pieces not begun: context canceled")
 }
 
 func TestNoMoreWorkersThanPieces(t *testing.T) {
 	allocs := testing.AllocsPerRun(10, func() {
 		_ = wait.Parallelize(t.Context(), 10_000, 3, func(context.Context, int) error { return nil })
 	})
-	if allocs >= 100.0 {
-		t.Errorf("allocs = %v, want less than 100.0", allocs)
-	}
+	assert.Less(t, allocs, 100.0)
 }
 
 func TestParallelizeIgnoresCancelDuringLastPiece(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {
+	assert.NoError(t, wait.Parallelize(ctx, 1, 3, func(_ context.Context, i int) error {
 		if i == 2 {
 			cancel()
 		}
 		return nil
-	}); err != nil {
-		t.Errorf("wait.Parallelize: %v", err)
-	}
+	}))
 }
 
 func TestParallelizeWithoutPieces(t *testing.T) {
 	for _, n := range []int{0, -1} {
-		if err := wait.Parallelize(t.Context(), 3, n, func(context.Context, int) error { return io.EOF }); err != nil {
-			t.Errorf("wait.Parallelize: %v", err)
-		}
+		assert.NoError(t, wait.Parallelize(t.Context(), 3, n, func(context.Context, int) error { return io.EOF }))
 	}
 }
 
 func TestGoexitInPieceIsAnError(t *testing.T) {
 	err := wait.Parallelize(t.Context(), 3, 1, func(context.Context, int) error { runtime.Goexit(); return nil })
-	if got := fmt.Sprint(err); !strings.Contains(got, "Goexit") {
-		t.Errorf("err = %q, want an error that contains %q", got, "Goexit")
-	}
+	assert.ErrorContains(t, err, "Goexit")
 }

@@ -2,16 +2,15 @@ package wait_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -40,15 +39,9 @@ func TestPollKeepsFixedIntervalFromStart(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRuns(tc.take...)
-				if err := wait.PollUntilContextCancel(t.Context(), time.Second, tc.start, r.trueAt(5)); err != nil {
-					t.Fatalf("wait.PollUntilContextCancel: %v", err)
-				}
-				if diff := cmp.Diff(tc.want, r.begins); diff != "" {
-					t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
-				}
-				if got := time.Since(r.start); got != tc.want[4] {
-					t.Errorf("nothing is waited for once the condition is true: time.Since(r.start) = %v, want %v", got, tc.want[4])
-				}
+				require.NoError(t, wait.PollUntilContextCancel(t.Context(), time.Second, tc.start, r.trueAt(5)))
+				assert.Equal(t, tc.want, r.begins)
+				assert.Equal(t, tc.want[4], time.Since(r.start), "nothing is waited for once the condition is true")
 			})
 		})
 	}
@@ -61,17 +54,11 @@ func TestDelayedPollWaitsForFirstInterval(t *testing.T) {
 		go func() { done <- wait.PollUntilContextCancel(t.Context(), time.Minute, wait.Delayed, r.trueAt(1)) }()
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if got := r.count.Load(); got != 0 {
-			t.Fatalf("r.count.Load() = %v, want 0", got)
-		}
+		require.Zero(t, r.count.Load())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := r.count.Load(); got != 1 {
-			t.Fatalf("r.count.Load() = %v, want 1", got)
-		}
-		if err := <-done; err != nil {
-			t.Fatalf("<-done: %v", err)
-		}
+		require.EqualValues(t, 1, r.count.Load())
+		require.NoError(t, <-done)
 	})
 }
 
@@ -88,12 +75,8 @@ func TestEndedContextNeverCallsCondition(t *testing.T) {
 			wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Steps: 1}, cond),
 			wait.PollUntilContextTimeout(t.Context(), 1, 0, wait.Immediate, cond),
 		} {
-			if err == nil {
-				t.Fatal("err = nil, want an error")
-			}
-			if !wait.Interrupted(err) {
-				t.Fatal("wait.Interrupted(err) is false")
-			}
+			require.Error(t, err)
+			require.True(t, wait.Interrupted(err))
 		}
 	}
 }
@@ -117,24 +100,12 @@ func TestTimeoutDiffersFromCancelAndCallerDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				err := poll(t.Context())
-				if got := time.Since(start); got != 5*time.Second {
-					t.Errorf("time.Since(start) = %v, want %v", got, 5*time.Second)
-				}
-				if !errors.Is(err, wait.ErrTimeout) {
-					t.Errorf("err = %v, want %v", err, wait.ErrTimeout)
-				}
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("err = %v, want %v", err, context.DeadlineExceeded)
-				}
-				if errors.Is(err, context.Canceled) {
-					t.Errorf("err = %v, want another error", err)
-				}
-				if !wait.Interrupted(err) {
-					t.Error("wait.Interrupted(err) is false")
-				}
-				if got := fmt.Sprint(err); !strings.Contains(got, "wait: timeout after 5s") {
-					t.Errorf("err = %q, want an error that contains %q", got, "wait: timeout after 5s")
-				}
+				assert.Equal(t, 5*time.Second, time.Since(start))
+				assert.ErrorIs(t, err, wait.ErrTimeout)
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.NotErrorIs(t, err, context.Canceled)
+				assert.True(t, wait.Interrupted(err))
+				assert.ErrorContains(t, err, "wait: timeout after 5s")
 			})
 		})
 		t.Run("cancellation/"+name, func(t *testing.T) {
@@ -143,24 +114,12 @@ func TestTimeoutDiffersFromCancelAndCallerDeadline(t *testing.T) {
 				time.AfterFunc(2500*time.Millisecond, func() { cancel(errStop) })
 				start := time.Now()
 				err := poll(ctx)
-				if got := time.Since(start); got != 2500*time.Millisecond {
-					t.Errorf("time.Since(start) = %v, want %v", got, 2500*time.Millisecond)
-				}
-				if !errors.Is(err, context.Canceled) {
-					t.Errorf("err = %v, want %v", err, context.Canceled)
-				}
-				if !errors.Is(err, errStop) {
-					t.Errorf("err = %v, want %v", err, errStop)
-				}
-				if errors.Is(err, wait.ErrTimeout) {
-					t.Errorf("err = %v, want another error", err)
-				}
-				if errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("err = %v, want another error", err)
-				}
-				if !wait.Interrupted(err) {
-					t.Error("wait.Interrupted(err) is false")
-				}
+				assert.Equal(t, 2500*time.Millisecond, time.Since(start))
+				assert.ErrorIs(t, err, context.Canceled)
+				assert.ErrorIs(t, err, errStop)
+				assert.NotErrorIs(t, err, wait.ErrTimeout)
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
+				assert.True(t, wait.Interrupted(err))
 			})
 		})
 		t.Run("deadline of the caller/"+name, func(t *testing.T) {
@@ -168,15 +127,9 @@ func TestTimeoutDiffersFromCancelAndCallerDeadline(t *testing.T) {
 				ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, errStop)
 				defer cancel()
 				err := poll(ctx)
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("err = %v, want %v", err, context.DeadlineExceeded)
-				}
-				if !errors.Is(err, errStop) {
-					t.Errorf("err = %v, want %v", err, errStop)
-				}
-				if errors.Is(err, wait.ErrTimeout) {
-					t.Errorf("err = %v, want another error", err)
-				}
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorIs(t, err, errStop)
+				assert.NotErrorIs(t, err, wait.ErrTimeout)
 			})
 		})
 	}
@@ -187,15 +140,9 @@ func TestConditionDueAtTimeoutIsNotCalled(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRuns()
 			err := wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, wait.Immediate, r.trueAt(4))
-			if !errors.Is(err, wait.ErrTimeout) {
-				t.Fatalf("err = %v, want %v", err, wait.ErrTimeout)
-			}
-			if got, want := fmt.Sprint(err), "wait: condition not met: context deadline exceeded: wait: timeout after 3s"; got != want {
-				t.Fatalf("err = %q, want %q", got, want)
-			}
-			if diff := cmp.Diff(seconds(0, 1, 2), r.begins); diff != "" {
-				t.Fatalf("r.begins mismatch (-want +got):\n%s", diff)
-			}
+			require.ErrorIs(t, err, wait.ErrTimeout)
+			require.EqualError(t, err, "wait: condition not met: context deadline exceeded: wait: timeout after 3s")
+			require.Equal(t, seconds(0, 1, 2), r.begins)
 		})
 	}
 }
@@ -207,46 +154,30 @@ func TestConditionErrorIsReturnedUnwrapped(t *testing.T) {
 			n++
 			return n == 2, map[int]error{2: io.EOF}[n]
 		})
-		if err != io.EOF {
-			t.Errorf("an error counts, even with true: err = %v, want %v", err, io.EOF)
-		}
-		if n != 2 {
-			t.Errorf("n = %v, want 2", n)
-		}
-		if wait.Interrupted(err) {
-			t.Error("wait.Interrupted(err) is true")
-		}
+		assert.Equal(t, io.EOF, err, "an error counts, even with true")
+		assert.Equal(t, 2, n)
+		assert.False(t, wait.Interrupted(err))
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err = wait.For(ctx, func(context.Context) (bool, error) { cancel(errStop); return false, io.EOF })
-		if err != io.EOF {
-			t.Errorf("another failure is not a cancellation, even joined with one: err = %v, want %v", err, io.EOF)
-		}
+		assert.Equal(t, io.EOF, err, "another failure is not a cancellation, even joined with one")
 
 		inner := fmt.Errorf("remote call: %w", context.DeadlineExceeded)
 		err = wait.For(t.Context(), func(context.Context) (bool, error) { return false, inner })
-		if err != inner {
-			t.Errorf("an inner timeout is not the context's: err = %v, want %v", err, inner)
-		}
+		assert.Equal(t, inner, err, "an inner timeout is not the context's")
 	})
 }
 
 func TestConditionPanicIsReturned(t *testing.T) {
 	err := wait.For(t.Context(), func(context.Context) (bool, error) { return false, explode("boom") })
 	var p *wait.PanicError
-	if !errors.As(err, &p) {
-		t.Fatalf("err = %v, want one of type *wait.PanicError", err)
-	}
-	if got := string(p.Stack); !strings.Contains(got, "explode") {
-		t.Errorf("string(p.Stack) = %q, want it to contain %q", got, "explode")
-	}
+	require.ErrorAs(t, err, &p)
+	assert.Contains(t, string(p.Stack), "explode")
 }
 
 func TestConditionTrueDuringTimeoutCounts(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	if err := wait.For(ctx, func(context.Context) (bool, error) { cancel(); return true, nil }); err != nil {
-		t.Errorf("wait.For: %v", err)
-	}
+	assert.NoError(t, wait.For(ctx, func(context.Context) (bool, error) { cancel(); return true, nil }))
 }
 
 func TestExponentialBackoffDoesNotWaitAfterLastStep(t *testing.T) {
@@ -264,21 +195,11 @@ func TestExponentialBackoffDoesNotWaitAfterLastStep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRuns()
 				err := wait.ExponentialBackoffWithContext(t.Context(), tc.b, r.trueAt(-1))
-				if diff := cmp.Diff(tc.want, r.begins); diff != "" {
-					t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
-				}
-				if got, want := time.Since(r.start), tc.want[len(tc.want)-1]; got != want {
-					t.Errorf("time.Since(r.start) = %v, want %v", got, want)
-				}
-				if !errors.Is(err, wait.ErrTimeout) {
-					t.Fatalf("err = %v, want %v", err, wait.ErrTimeout)
-				}
-				if !wait.Interrupted(err) {
-					t.Error("wait.Interrupted(err) is false")
-				}
-				if errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("err = %v, want another error", err)
-				}
+				assert.Equal(t, tc.want, r.begins)
+				assert.Equal(t, tc.want[len(tc.want)-1], time.Since(r.start))
+				require.ErrorIs(t, err, wait.ErrTimeout)
+				assert.True(t, wait.Interrupted(err))
+				assert.NotErrorIs(t, err, context.DeadlineExceeded)
 			})
 		})
 	}
@@ -287,46 +208,28 @@ func TestExponentialBackoffDoesNotWaitAfterLastStep(t *testing.T) {
 func TestZeroStepsMeansUntilContextEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns()
-		if err := wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second}, r.trueAt(100)); err != nil {
-			t.Fatalf("wait.ExponentialBackoffWithContext: %v", err)
-		}
-		if len(r.begins) != 100 {
-			t.Errorf("len(r.begins) = %d, want 100: %v", len(r.begins), r.begins)
-		}
+		require.NoError(t, wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second}, r.trueAt(100)))
+		assert.Len(t, r.begins, 100)
 	})
 }
 
 func TestExponentialBackoffWaitsFromEndOfCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns(seconds(5, 5)...)
-		if err := wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second, Factor: 2}, r.trueAt(3)); err != nil {
-			t.Fatalf("wait.ExponentialBackoffWithContext: %v", err)
-		}
-		if diff := cmp.Diff(seconds(0, 6, 13), r.begins); diff != "" {
-			t.Errorf("r.begins mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, wait.ExponentialBackoffWithContext(t.Context(), wait.Backoff{Duration: time.Second, Factor: 2}, r.trueAt(3)))
+		assert.Equal(t, seconds(0, 6, 13), r.begins)
 	})
 }
 
 func TestForSlowsDownToOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRuns()
-		if err := wait.For(t.Context(), r.trueAt(50)); err != nil {
-			t.Fatalf("wait.For(ctx, r.trueAt(50)): %v", err)
-		}
-		if r.begins[0] != 0 {
-			t.Errorf("r.begins[0] = %v, want 0", r.begins[0])
-		}
-		if math.Abs(float64(r.begins[1]-10*time.Millisecond)) > float64(time.Millisecond) {
-			t.Errorf("r.begins[1] = %v, want %v ± %v", r.begins[1], 10*time.Millisecond, float64(time.Millisecond))
-		}
+		require.NoError(t, wait.For(t.Context(), r.trueAt(50)))
+		assert.Zero(t, r.begins[0])
+		assert.InDelta(t, 10*time.Millisecond, r.begins[1], float64(time.Millisecond))
 		last := r.begins[49] - r.begins[48]
-		if last < time.Second {
-			t.Errorf("last = %v, want at least %v", last, time.Second)
-		}
-		if last > 1100*time.Millisecond {
-			t.Errorf("last = %v, want at most %v", last, 1100*time.Millisecond)
-		}
+		assert.GreaterOrEqual(t, last, time.Second)
+		assert.LessOrEqual(t, last, 1100*time.Millisecond)
 	})
 }
 
@@ -336,24 +239,14 @@ func TestConditionErrorWithCauseIsNotWrappedAgain(t *testing.T) {
 		cancel(errStop)
 		return false, wait.Sleep(ctx, time.Second)
 	})
-	if !errors.Is(err, errStop) {
-		t.Fatalf("err = %v, want %v", err, errStop)
-	}
-	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("err = %v, want %v", err, context.Canceled)
-	}
-	if got := strings.Count(err.Error(), errStop.Error()); got != 1 {
-		t.Errorf("%v: strings.Count(err.Error(), errStop.Error()) = %v, want 1", err, got)
-	}
+	require.ErrorIs(t, err, errStop)
+	require.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, 1, strings.Count(err.Error(), errStop.Error()), err)
 }
 
 func TestConditionContextEndsWithPoll(t *testing.T) {
 	var lasting context.Context
-	if err := wait.PollUntilContextTimeout(t.Context(), time.Second, time.Hour, wait.Immediate,
-		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }); err != nil {
-		t.Fatalf("wait.PollUntilContextTimeout: %v", err)
-	}
-	if err := lasting.Err(); err == nil {
-		t.Error("its timer is leaked: lasting.Err() = nil, want an error")
-	}
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), time.Second, time.Hour, wait.Immediate,
+		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }))
+	assert.Error(t, lasting.Err(), "its timer is leaked")
 }

@@ -3,10 +3,12 @@ package wait_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -17,12 +19,8 @@ func TestSleepTakesItsDuration(t *testing.T) {
 	for _, d := range []time.Duration{-1, 0, 1, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			if err := wait.Sleep(t.Context(), d); err != nil {
-				t.Fatalf("wait.Sleep(ctx, d): %v", err)
-			}
-			if got, want := time.Since(start), max(d, 0); got != want {
-				t.Errorf("time.Since(start) = %v, want %v", got, want)
-			}
+			require.NoError(t, wait.Sleep(t.Context(), d))
+			assert.Equal(t, max(d, 0), time.Since(start))
 		})
 	}
 }
@@ -33,18 +31,10 @@ func TestSleepReturnsContextCause(t *testing.T) {
 		time.AfterFunc(time.Second, func() { cancel(errStop) })
 		start := time.Now()
 		err := wait.Sleep(ctx, time.Hour)
-		if got := time.Since(start); got != time.Second {
-			t.Errorf("time.Since(start) = %v, want %v", got, time.Second)
-		}
-		if !errors.Is(err, errStop) {
-			t.Errorf("err = %v, want %v", err, errStop)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("err = %v, want %v", err, context.Canceled)
-		}
-		if got, want := fmt.Sprint(err), "context canceled: shutting down"; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
+		assert.Equal(t, time.Second, time.Since(start))
+		assert.ErrorIs(t, err, errStop)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.EqualError(t, err, "context canceled: shutting down")
 	})
 }
 
@@ -54,13 +44,9 @@ func TestEndedContextWinsOverZeroPause(t *testing.T) {
 		cancel()
 		start := time.Now()
 		for _, d := range []time.Duration{-1, 0, time.Hour} {
-			if got := wait.Sleep(ctx, d); got != context.Canceled {
-				t.Errorf("a cause that adds nothing is omitted: wait.Sleep(ctx, d) = %v, want %v", got, context.Canceled)
-			}
+			assert.Equal(t, context.Canceled, wait.Sleep(ctx, d), "a cause that adds nothing is omitted")
 		}
-		if got := time.Since(start); got != 0 {
-			t.Errorf("time.Since(start) = %v, want 0", got)
-		}
+		assert.Zero(t, time.Since(start))
 	})
 }
 
@@ -71,15 +57,9 @@ func TestSleepEndingAtDeadlineFails(t *testing.T) {
 			defer cancel()
 			start := time.Now()
 			err := wait.Sleep(ctx, time.Second)
-			if got := time.Since(start); got != time.Second {
-				t.Errorf("time.Since(start) = %v, want %v", got, time.Second)
-			}
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("err = %v, want %v", err, context.DeadlineExceeded)
-			}
-			if !errors.Is(err, errStop) {
-				t.Errorf("err = %v, want %v", err, errStop)
-			}
+			assert.Equal(t, time.Second, time.Since(start))
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, err, errStop)
 		})
 	}
 }
@@ -96,12 +76,8 @@ func TestDeadlineCountsEvenIfTimerIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := late{t.Context(), time.Now()} // as when the clock on the wall has been set forward
 		start := time.Now()
-		if got := wait.Sleep(ctx, time.Hour); got != context.DeadlineExceeded {
-			t.Errorf("wait.Sleep(ctx, time.Hour) = %v, want %v", got, context.DeadlineExceeded)
-		}
-		if got := time.Since(start); got > time.Second {
-			t.Errorf("no hour of waiting for a context that has ended: time.Since(start) = %v, want at most %v", got, time.Second)
-		}
+		assert.Equal(t, context.DeadlineExceeded, wait.Sleep(ctx, time.Hour))
+		assert.LessOrEqual(t, time.Since(start), time.Second, "no hour of waiting for a context that has ended")
 	})
 }
 
@@ -110,11 +86,7 @@ func TestLateTimerOfBusyProcessKeepsCause(t *testing.T) {
 		ended, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
 		start := time.Now()
-		if err := wait.Sleep(late{ended, start}, 0); !errors.Is(err, errStop) {
-			t.Errorf("wait.Sleep(late{ended, start}, 0) = %v, want %v", err, errStop)
-		}
-		if got := time.Since(start); got != 50*time.Millisecond {
-			t.Errorf("time.Since(start) = %v, want %v", got, 50*time.Millisecond)
-		}
+		assert.ErrorIs(t, wait.Sleep(late{ended, start}, 0), errStop)
+		assert.Equal(t, 50*time.Millisecond, time.Since(start))
 	})
 }

@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -62,23 +65,13 @@ func TestSlowStartStopsAfterFailedBatch(t *testing.T) {
 		{n: 10, bad: []int{9}, ran: "[[0] [1 2] [3 4 5 6] [7 8 9]]", done: 9, err: "piece 9: EOF"},
 	} {
 		ran, done, skipped, err := batches(t, c.n, c.bad...)
-		if got := fmt.Sprint(ran); got != c.ran {
-			t.Errorf("%d pieces: fmt.Sprint(ran) = %q, want %q", c.n, got, c.ran)
-		}
-		if got, want := ([]int{done, skipped}), ([]int{c.done, c.skipped}); !slices.Equal(got, want) {
-			t.Errorf("%d pieces: []int{done, skipped} = %v, want %v", c.n, got, want)
-		}
+		assert.Equal(t, c.ran, fmt.Sprint(ran), "%d pieces", c.n)
+		assert.Equal(t, []int{c.done, c.skipped}, []int{done, skipped}, "%d pieces", c.n)
 		if c.err == "" {
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		} else {
-			if got := fmt.Sprint(err); got != c.err {
-				t.Fatalf("err = %q, want %q", got, c.err)
-			}
-			if !errors.Is(err, io.EOF) {
-				t.Fatalf("err = %v, want %v", err, io.EOF)
-			}
+			require.EqualError(t, err, c.err)
+			require.ErrorIs(t, err, io.EOF)
 		}
 	}
 }
@@ -91,23 +84,13 @@ func TestSlowStartCountsPanicAsFailure(t *testing.T) {
 			}
 			return nil
 		})
-		if got, want := ([]int{done, skipped}), ([]int{6, 2}); !slices.Equal(got, want) {
-			t.Errorf("[]int{done, skipped} = %v, want %v", got, want)
-		}
-		if err == nil {
-			t.Fatal("err = nil, want an error")
-		}
+		assert.Equal(t, []int{6, 2}, []int{done, skipped})
+		require.Error(t, err)
 		if errors.Is(err, io.EOF) {
-			if got, want := fmt.Sprint(err), "wait: run piece 4: wait: recover from panic: EOF"; got != want {
-				t.Errorf("err = %q, want %q", got, want)
-			}
+			assert.EqualError(t, err, "wait: run piece 4: wait: recover from panic: EOF")
 			p := (*wait.PanicError)(nil)
-			if !errors.As(err, &p) {
-				t.Fatalf("err = %v, want one of type *wait.PanicError", err)
-			}
-			if got, want := string(p.Stack), "TestSlowStartCountsPanicAsFailure"; !strings.Contains(got, want) {
-				t.Errorf("string(p.Stack) = %q, want it to contain %q", got, want)
-			}
+			require.ErrorAs(t, err, &p)
+			assert.Contains(t, string(p.Stack), "TestSlowStartCountsPanicAsFailure")
 		}
 	}
 }
@@ -122,32 +105,16 @@ func TestSlowStartStartsNothingAfterContextEnds(t *testing.T) {
 			}
 			return nil
 		})
-		if !errors.Is(err, why) {
-			t.Fatalf("err = %v, want %v", err, why)
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("err = %v, want %v", err, context.Canceled)
-		}
-		if got := done + skipped; got != 15 {
-			t.Errorf("done+skipped = %v, want 15", got)
-		}
-		if done <= stop {
-			t.Errorf("done = %v, want more than %v", done, stop)
-		}
-		if skipped < 8 {
-			t.Errorf("the batch after it: skipped = %v, want at least 8", skipped)
-		}
-		if got := strings.Count(err.Error(), "not begun"); got != 1 {
-			t.Errorf(`strings.Count(err.Error(), "not begun") = %v, want 1`, got)
-		}
+		require.ErrorIs(t, err, why)
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, 15, done+skipped)
+		assert.Greater(t, done, stop)
+		assert.GreaterOrEqual(t, skipped, 8, "the batch after it")
+		assert.Equal(t, 1, strings.Count(err.Error(), "not begun"))
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	done, skipped, err := wait.SlowStart(ctx, 7, func(context.Context, int) error { panic("begun") })
-	if !errors.Is(err, why) {
-		t.Fatalf("err = %v, want %v", err, why)
-	}
-	if got, want := ([]int{done, skipped}), ([]int{0, 7}); !slices.Equal(got, want) {
-		t.Errorf("[]int{done, skipped} = %v, want %v", got, want)
-	}
+	require.ErrorIs(t, err, why)
+	assert.Equal(t, []int{0, 7}, []int{done, skipped})
 }

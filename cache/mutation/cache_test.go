@@ -3,7 +3,6 @@ package mutation_test
 import (
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
+	"github.com/stretchr/testify/require"
 )
 
 func podVersion(p *pod) uint64 { return uint64(p.n) }
@@ -18,9 +18,7 @@ func podVersion(p *pod) uint64 { return uint64(p.n) }
 func newCache(t *testing.T, cfg mutation.Config) (*cache.Indexer[string, *pod], *mutation.Cache[string, *pod]) {
 	x := newPods()
 	o, err := mutation.New(x, podName, podVersion, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return x, o
 }
 
@@ -39,21 +37,13 @@ func (a asked) Get(key string) (*pod, bool) {
 func shows(t *testing.T, o *mutation.Cache[string, *pod], version int) {
 	t.Helper()
 	p, ok := o.Get("a")
-	if want := version > 0; ok != want {
-		t.Fatalf("ok = %v, want %v", ok, want)
-	}
+	require.Equal(t, version > 0, ok)
 	if ok {
-		if p.n != version {
-			t.Fatalf("p.n = %v, want %v", p.n, version)
-		}
+		require.Equal(t, version, p.n)
 	} else {
-		if p != nil {
-			t.Fatalf("p = %v, want nil", p)
-		}
+		require.Nil(t, p)
 	}
-	if err := o.CheckInvariants(); err != nil {
-		t.Fatalf("o.CheckInvariants(): %v", err)
-	}
+	require.NoError(t, o.CheckInvariants())
 }
 
 func TestCache(t *testing.T) {
@@ -66,20 +56,14 @@ func TestCache(t *testing.T) {
 		shows(t, o, 3)
 		x.Upsert(a(2))
 		shows(t, o, 3)
-		if got := o.Len(); got != 1 {
-			t.Fatalf("o.Len() = %v, want 1", got)
-		}
+		require.Equal(t, 1, o.Len())
 		x.Upsert(a(3))
 		shows(t, o, 3)
-		if got := o.Len(); got != 0 {
-			t.Fatalf("the cache has it: o.Len() = %v, want 0", got)
-		}
+		require.Zero(t, o.Len(), "the cache has it")
 		o.Wrote(a(4))
 		x.Upsert(a(9))
 		shows(t, o, 9)
-		if got := o.Len(); got != 0 {
-			t.Fatalf("o.Len() = %v, want 0", got)
-		}
+		require.Zero(t, o.Len())
 	})
 	t.Run("a created object is visible before the cache has it", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
@@ -95,19 +79,13 @@ func TestCache(t *testing.T) {
 		shows(t, o, 0)
 		x.Upsert(a(5))
 		shows(t, o, 5)
-		if got := o.Len(); got != 0 {
-			t.Fatalf("o.Len() = %v, want 0", got)
-		}
+		require.Zero(t, o.Len())
 		o.WroteDeletion("a", 5)
 		x.Delete("a")
 		shows(t, o, 0)
-		if got := o.Len(); got != 1 {
-			t.Fatalf("the cache may not show the creation yet: o.Len() = %v, want 1", got)
-		}
+		require.Equal(t, 1, o.Len(), "the cache may not show the creation yet")
 		o.OnDelete(cache.Tombstone[string, *pod]{Key: "a", Object: a(5)})
-		if got := o.Len(); got != 0 {
-			t.Fatalf("now it has: o.Len() = %v, want 0", got)
-		}
+		require.Zero(t, o.Len(), "now it has")
 	})
 	t.Run("late writes do not hide newer ones", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
@@ -145,9 +123,7 @@ func TestCache(t *testing.T) {
 				shows(t, o, 1)
 				time.Sleep(time.Nanosecond)
 				shows(t, o, 0)
-				if got := o.Len(); got != 0 {
-					t.Fatalf("o.Len() = %v, want 0", got)
-				}
+				require.Zero(t, o.Len())
 			}
 		})
 	})
@@ -156,47 +132,29 @@ func TestCache(t *testing.T) {
 			_, o := newCache(t, mutation.Config{})
 			o.Wrote(a(1))
 			time.Sleep(time.Minute - 1)
-			if got, want := names(o.All()), ([]string{"a"}); !slices.Equal(got, want) {
-				t.Fatalf("names(o.All()) = %q, want %q", got, want)
-			}
-			if got := o.Len(); got != 1 {
-				t.Fatalf("o.Len() = %v, want 1", got)
-			}
+			require.Equal(t, []string{"a"}, names(o.All()))
+			require.Equal(t, 1, o.Len())
 			time.Sleep(time.Nanosecond)
-			if got := names(o.All()); len(got) != 0 {
-				t.Fatalf("names(o.All()) = %v, want none", got)
-			}
+			require.Empty(t, names(o.All()))
 			o.Wrote(a(2))
 			time.Sleep(time.Minute)
-			if got := o.Len(); got != 0 {
-				t.Fatalf("o.Len() = %v, want 0", got)
-			}
+			require.Zero(t, o.Len())
 		})
 	})
 	t.Run("without Config.Version, an object of version 0 is visible", func(t *testing.T) {
 		_, o := newCache(t, mutation.Config{})
 		o.Wrote(a(0))
 		_, ok := o.Get("a")
-		if !ok {
-			t.Fatal("ok is false")
-		}
+		require.True(t, ok)
 	})
 	t.Run("a key that is not equal to itself panics", func(t *testing.T) {
 		x := cache.NewIndexer(func(float64) float64 { return 0 })
 		o := must(mutation.New(x, func(f float64) float64 { return f }, func(float64) uint64 { return 1 }, mutation.Config{}))
 		const misuse = "mutation: a key is not equal to itself"
-		if got := panicOf(func() { o.Wrote(math.NaN()) }); got != misuse {
-			t.Fatalf("panic = %v, want %v", got, misuse)
-		}
-		if got := panicOf(func() { o.WroteDeletion(math.NaN(), 1) }); got != misuse {
-			t.Fatalf("panic = %v, want %v", got, misuse)
-		}
-		if got := panicOf(func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) }); got != misuse {
-			t.Fatalf("panic = %v, want %v", got, misuse)
-		}
-		if got := o.Len(); got != 0 {
-			t.Fatalf("no lock is still held: o.Len() = %v, want 0", got)
-		}
+		require.PanicsWithValue(t, misuse, func() { o.Wrote(math.NaN()) })
+		require.PanicsWithValue(t, misuse, func() { o.WroteDeletion(math.NaN(), 1) })
+		require.PanicsWithValue(t, misuse, func() { o.OnDelete(cache.Tombstone[float64, float64]{Key: math.NaN()}) })
+		require.Zero(t, o.Len(), "no lock is still held")
 	})
 	t.Run("the oldest write is dropped at the limit", func(t *testing.T) {
 		for _, limit := range []int{0, 2} {
@@ -211,18 +169,14 @@ func TestCache(t *testing.T) {
 			shows(t, o, 1)
 			o.Wrote(&pod{name: "one more"})
 			shows(t, o, 0)
-			if got := o.Len(); got != limit {
-				t.Fatalf("o.Len() = %v, want %v", got, limit)
-			}
+			require.Equal(t, limit, o.Len())
 		}
 	})
 	t.Run("user functions run without a lock", func(t *testing.T) {
 		x := newPods()
 		var o *mutation.Cache[string, *pod]
 		o, err := mutation.New(x, podName, func(p *pod) uint64 { o.Len(); return uint64(p.n) }, mutation.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		x.Upsert(a(1))
 		o.Wrote(a(2))
 		shows(t, o, 2)
@@ -246,25 +200,17 @@ func TestCache(t *testing.T) {
 					test.write(o)
 				}
 			}}, podName, podVersion, mutation.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			o.Wrote(a(2))
 			shows(t, o, 2)
-			if got := o.Len(); got != 1 {
-				t.Fatalf("%v: o.Len() = %v, want 1", what, got)
-			}
+			require.Equal(t, 1, o.Len(), what)
 			shows(t, o, test.shows)
 		}
 	})
 	t.Run("an invalid Config is an error that names the field, a nil function panics", func(t *testing.T) {
 		_, err := mutation.New(newPods(), podName, podVersion, mutation.Config{TTL: -1, Limit: -1})
-		if got, want := fmt.Sprint(err), "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative"; got != want {
-			t.Fatalf("err = %q, want %q", got, want)
-		}
-		if panicOf(func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) }) == nil {
-			t.Fatal("no panic")
-		}
+		require.EqualError(t, err, "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative")
+		require.Panics(t, func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) })
 	})
 }
 
@@ -305,11 +251,4 @@ func TestReadsNeverGoBack(t *testing.T) {
 	}
 	close(written)
 	wg.Wait()
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
 }

@@ -2,13 +2,13 @@ package mutation_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
+	"github.com/stretchr/testify/require"
 )
 
 func deleted(p *pod) cache.Tombstone[string, *pod] {
@@ -32,9 +32,7 @@ func TestLateReplyDoesNotReviveDeletedObject(t *testing.T) {
 		o.OnDelete(deleted(a(2))) // an older life, told late
 		tell(o)
 		shows(t, o, 0)
-		if got := o.Len(); got != 0 {
-			t.Fatalf("%v: o.Len() = %v, want 0", what, got)
-		}
+		require.Zero(t, o.Len(), what)
 		o.Wrote(a(6))
 		shows(t, o, 6)
 	}
@@ -76,9 +74,7 @@ func TestWriteEndsWhenNewerCacheLacksIt(t *testing.T) {
 	shows(t, o, 5)
 	reached = 5
 	shows(t, o, 0)
-	if got := o.Len(); got != 0 {
-		t.Fatalf("o.Len() = %v, want 0", got)
-	}
+	require.Zero(t, o.Len())
 
 	o.WroteDeletion("a", 7)
 	x.Upsert(a(7))
@@ -87,9 +83,7 @@ func TestWriteEndsWhenNewerCacheLacksIt(t *testing.T) {
 	x.Delete("a")
 	reached = 8
 	shows(t, o, 0)
-	if got := o.Len(); got != 0 {
-		t.Fatalf("o.Len() = %v, want 0", got)
-	}
+	require.Zero(t, o.Len())
 }
 
 func TestIndexReadShowsOwnWrites(t *testing.T) {
@@ -102,29 +96,17 @@ func TestIndexReadShowsOwnWrites(t *testing.T) {
 	o.Wrote(&pod{name: "a", n: 3, nodes: []string{"2", "2"}}) // has moved
 	o.Wrote(&pod{name: "b", n: 4, nodes: []string{"1"}})      // has changed, and is where it was
 	o.WroteDeletion("c", 1)
-	if got, want := names(mutation.ByIndex(o, byNode).All("1")), ([]string{"d", "e", "b"}); !slices.Equal(got, want) {
-		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("1")) = %q, want %q`, got, want)
-	}
-	if got, want := names(mutation.ByIndex(o, byNode).All("2")), ([]string{"a"}); !slices.Equal(got, want) {
-		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("2")) = %q, want %q`, got, want)
-	}
-	if got := names(mutation.ByIndex(o, byNode).All("3")); len(got) != 0 {
-		t.Fatalf(`names(mutation.ByIndex(o, byNode).All("3")) = %v, want none`, got)
-	}
-	if got, want := names(o.All()), ([]string{"d", "e", "a", "b"}); !slices.Equal(got, want) {
-		t.Fatalf("names(o.All()) = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{"d", "e", "b"}, names(mutation.ByIndex(o, byNode).All("1")))
+	require.Equal(t, []string{"a"}, names(mutation.ByIndex(o, byNode).All("2")))
+	require.Empty(t, names(mutation.ByIndex(o, byNode).All("3")))
+	require.Equal(t, []string{"d", "e", "a", "b"}, names(o.All()))
 
 	for key := range mutation.ByIndex(o, byNode).All("1") { // a loop may end early
-		if key != "d" {
-			t.Fatalf("key = %q, want %q", key, "d")
-		}
+		require.Equal(t, "d", key)
 		break
 	}
 	for key := range mutation.ByIndex(o, byNode).All("2") {
-		if key != "a" {
-			t.Fatalf("key = %q, want %q", key, "a")
-		}
+		require.Equal(t, "a", key)
 		break
 	}
 }

@@ -1,12 +1,14 @@
 package mutation_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
+	"github.com/stretchr/testify/require"
 )
 
 // world is a store, a cache that follows it late, and a Cache. The replies to writes of this process and the
@@ -117,9 +119,7 @@ func (w *world) tell() {
 // check compares every read with the state after the newest change that the cache shows or this process knows. A read may
 // make the Cache forget a write, so the kinds of read come in any order.
 func (w *world) check() {
-	if err := w.o.CheckInvariants(); err != nil {
-		w.t.Fatalf("w.o.CheckInvariants(): %v", err)
-	}
+	require.NoError(w.t, w.o.CheckInvariants())
 	reads := []func(){w.checkKeys, w.checkAll, w.checkNodes}
 	w.random.Shuffle(len(reads), func(i, j int) { reads[i], reads[j] = reads[j], reads[i] })
 	for _, read := range reads {
@@ -132,9 +132,9 @@ func (w *world) want(key string) *pod { return w.state(key, max(w.at, w.own[key]
 
 func (w *world) checkKeys() {
 	for _, key := range keys {
-		if got, ok := w.o.Get(key); got != w.want(key) || ok != (got != nil) {
-			w.t.Fatalf("w.o.Get(%q) = %v, %v, want %v", key, got, ok, w.want(key))
-		}
+		got, ok := w.o.Get(key)
+		require.Equal(w.t, w.want(key), got, key)
+		require.Equal(w.t, got != nil, ok, key)
 	}
 }
 
@@ -146,19 +146,10 @@ func (w *world) checkAll() {
 		}
 	}
 	for key, p := range w.o.All() {
-		if p.name != key {
-			w.t.Fatalf("p.name = %q, want %q", p.name, key)
-		}
+		require.Equal(w.t, key, p.name)
 		got = append(got, p)
 	}
-	w.compare("w.o.All()", want, got)
-}
-
-// compare compares two lists without their order. Both are short, and have each pod once.
-func (w *world) compare(what string, want, got []*pod) {
-	if len(got) != len(want) || slices.ContainsFunc(want, func(p *pod) bool { return !slices.Contains(got, p) }) {
-		w.t.Fatalf("%s: got %v, want %v", what, got, want)
-	}
+	require.ElementsMatch(w.t, want, got)
 }
 
 func (w *world) checkNodes() {
@@ -170,12 +161,10 @@ func (w *world) checkNodes() {
 			}
 		}
 		for key, p := range mutation.ByIndex(w.o, w.byNode).All(node) {
-			if p.name != key {
-				w.t.Fatalf("p.name = %q, want %q", p.name, key)
-			}
+			require.Equal(w.t, key, p.name)
 			got = append(got, p)
 		}
-		w.compare("the pods of node "+node, want, got)
+		require.ElementsMatch(w.t, want, got, node)
 	}
 }
 
@@ -203,16 +192,12 @@ func TestCacheWithDeletionsConvergesToStore(t *testing.T) {
 				func() { w.write(true) }, func() { w.write(true) }, func() { w.write(false) },
 				w.follow, w.follow, w.reply, w.reply, w.tell,
 			}[w.random.IntN(8)]()
-			if err := w.o.CheckInvariants(); err != nil {
-				t.Fatalf("w.o.CheckInvariants(): %v", err)
-			}
+			require.NoError(t, w.o.CheckInvariants())
 		}
 		for w.at+1 < len(w.history) || len(w.replies) > 0 || len(w.told) > 0 {
 			[]func(){w.follow, w.reply, w.tell}[w.random.IntN(3)]()
 		}
 		w.check()
-		if got := w.o.Len(); got != 0 {
-			t.Fatalf("seed %d: w.o.Len() = %d, want 0", seed, got)
-		}
+		require.Zero(t, w.o.Len(), fmt.Sprint("seed ", seed))
 	}
 }

@@ -2,11 +2,11 @@ package informertest_test
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 )
@@ -20,24 +20,14 @@ func TestFrozenListIsStale(t *testing.T) {
 		src.Put(pair{"a", "2"})
 		src.Put(pair{"b", "3"})
 		list, err := src.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "1"}}, Version: 1}, list, cmp.AllowUnexported(pair{})); diff != "" {
-			t.Errorf("list mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "1"}}, Version: 1}, list)
 		got, _ := w.take()
-		if want := ([]string{"2 Modified a2", "3 Added b3"}); !slices.Equal(got, want) {
-			t.Errorf("watches are correct: got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"2 Modified a2", "3 Added b3"}, got, "watches are correct")
 		src.Freeze(false)
 		list, err = src.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "2"}, {"b", "3"}}, Version: 3}, list, cmp.AllowUnexported(pair{})); diff != "" {
-			t.Errorf("list mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "2"}, {"b", "3"}}, Version: 3}, list)
 	})
 }
 
@@ -52,23 +42,13 @@ func TestChangesWhileMutedAreNeverReported(t *testing.T) {
 		src.Mute(false)
 		src.Put(pair{"b", "4"})
 		got, open := w.take()
-		if want := ([]string{"1 Added a1", "4 Added b4"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if !open {
-			t.Error("open is false")
-		}
+		assert.Equal(t, []string{"1 Added a1", "4 Added b4"}, got)
+		assert.True(t, open)
 		got, _ = start(t.Context(), src, 2).take()
-		if want := ([]string{"4 Added b4"}); !slices.Equal(got, want) {
-			t.Errorf("nor to a watch that starts during the gap: got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"4 Added b4"}, got, "nor to a watch that starts during the gap")
 		list, err := src.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"b", "4"}}, Version: 4}, list, cmp.AllowUnexported(pair{})); diff != "" {
-			t.Errorf("list mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, informer.List[pair]{Items: []pair{{"b", "4"}}, Version: 4}, list)
 	})
 }
 
@@ -82,24 +62,14 @@ func TestSendDeliversEventUnchanged(t *testing.T) {
 		src.Send(informer.Event[pair]{Type: informer.Added, Object: pair{"a", "1"}, Version: 1})
 		src.Put(pair{"a", "3"})
 		got, _ := now.take()
-		if want := ([]string{"1 Added a1", "3 Modified a3"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Added a1", "3 Modified a3"}, got)
 		got, _ = start(t.Context(), src, 1).take()
-		if want := ([]string{"2 Modified a2", "1 Added a1", "3 Modified a3"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"2 Modified a2", "1 Added a1", "3 Modified a3"}, got)
 		got, _ = start(t.Context(), src, 2).take()
-		if want := ([]string{"3 Modified a3"}); !slices.Equal(got, want) {
-			t.Errorf("a watch from its version does not receive it: got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"3 Modified a3"}, got, "a watch from its version does not receive it")
 		list, err := src.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"a", "3"}}, Version: 3}, list, cmp.AllowUnexported(pair{})); diff != "" {
-			t.Errorf("list mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, informer.List[pair]{Items: []pair{{"a", "3"}}, Version: 3}, list)
 	})
 }
 
@@ -110,30 +80,18 @@ func TestListsAndWatchesFailSeparately(t *testing.T) {
 		w := start(t.Context(), src, 0)
 		src.FailLists(down)
 		_, err := src.List(t.Context())
-		if err != down {
-			t.Errorf("err = %v, want %v", err, down)
-		}
+		assert.Equal(t, down, err)
 		_, open := w.take()
-		if !open {
-			t.Error("open is false")
-		}
+		assert.True(t, open)
 		src.FailLists(nil)
 		src.FailWatches(down)
 		got, open := w.take()
-		if want := ([]string{"down"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if open {
-			t.Error("open is true")
-		}
+		assert.Equal(t, []string{"down"}, got)
+		assert.False(t, open)
 		_, err = src.List(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		src.FailWatches(nil)
 		_, open = start(t.Context(), src, 0).take()
-		if !open {
-			t.Error("open is false")
-		}
+		assert.True(t, open)
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"testing"
 	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -58,46 +60,26 @@ func TestInformerReachesVersionOfOtherSourceOnSharedClock(t *testing.T) {
 			default:
 				v = numbers.Bookmark()
 			}
-			if want := last + 1; v != want {
-				t.Fatalf("one sequence, without gaps: v = %v, want %v", v, want)
-			}
+			require.Equal(t, last+1, v, "one sequence, without gaps")
 			last = v
-			if got, want := ([]informer.Version{clock.Version(), sites.Version(), numbers.Version()}), ([]informer.Version{v, v, v}); !slices.Equal(got, want) {
-				t.Fatalf("[]informer.Version{clock.Version(), sites.Version(), numbers.Version()} = %v, want %v", got, want)
-			}
+			require.Equal(t, []informer.Version{v, v, v}, []informer.Version{clock.Version(), sites.Version(), numbers.Version()})
 			l, err := sites.List(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.Version != v {
-				t.Fatalf("a list is current at the version of the clock: l.Version = %v, want %v", l.Version, v)
-			}
+			require.NoError(t, err)
+			require.Equal(t, v, l.Version, "a list is current at the version of the clock")
 		}
 		synctest.Wait()
-		if got := seenSites.Version(); got != last {
-			t.Errorf("seenSites.Version() = %v, want %v", got, last)
-		}
-		if got := seenNumbers.Version(); got != last {
-			t.Errorf("seenNumbers.Version() = %v, want %v", got, last)
-		}
-		if got := numbers.Delete(77); got != last {
-			t.Errorf("deleting a missing object is not a change: numbers.Delete(77) = %v, want %v", got, last)
-		}
+		assert.Equal(t, last, seenSites.Version())
+		assert.Equal(t, last, seenNumbers.Version())
+		assert.Equal(t, last, numbers.Delete(77), "deleting a missing object is not a change")
 
 		sites.Hold()
 		last = numbers.Put(1)
 		synctest.Wait()
-		if got, want := seenSites.Version(), last-1; got != want {
-			t.Errorf("a lagging source does not pass the changes of others either: seenSites.Version() = %v, want %v", got, want)
-		}
-		if got := seenNumbers.Version(); got != last {
-			t.Errorf("seenNumbers.Version() = %v, want %v", got, last)
-		}
+		assert.Equal(t, last-1, seenSites.Version(), "a lagging source does not pass the changes of others either")
+		assert.Equal(t, last, seenNumbers.Version())
 		sites.Release()
 		synctest.Wait()
-		if got := seenSites.Version(); got != last {
-			t.Errorf("seenSites.Version() = %v, want %v", got, last)
-		}
+		assert.Equal(t, last, seenSites.Version())
 		cancel()
 		<-ended
 		<-ended
@@ -109,35 +91,16 @@ func TestSourceMayJoinRunningClock(t *testing.T) {
 	old := informertest.NewSourceOn(&clock, func(n int) int { return n })
 	old.Put(1)
 	src := informertest.NewSourceOn(&clock, func(n int) int { return n })
-	if got := src.Version(); got != 1 {
-		t.Errorf("src.Version() = %v, want 1", got)
-	}
-	if got := src.Put(7); got != 2 {
-		t.Errorf("src.Put(7) = %v, want 2", got)
-	}
+	assert.EqualValues(t, 1, src.Version())
+	assert.EqualValues(t, 2, src.Put(7))
 	for _, after := range []informer.Version{0, 1} {
 		for e, err := range src.Watch(t.Context(), after) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := (informer.Event[int]{Type: informer.Added, Object: 7, Version: 2}); e != want {
-				t.Errorf("e = %+v, want %+v", e, want)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, informer.Event[int]{Type: informer.Added, Object: 7, Version: 2}, e)
 			break
 		}
 	}
 	const misuse = "informertest: NewSourceOn needs a clock and a key function"
-	if got := panicOf(func() { informertest.NewSourceOn[int, int](nil, func(n int) int { return n }) }); got != misuse {
-		t.Errorf("panic = %v, want %v", got, misuse)
-	}
-	if got := panicOf(func() { informertest.NewSourceOn[int, int](&clock, nil) }); got != misuse {
-		t.Errorf("panic = %v, want %v", got, misuse)
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	assert.PanicsWithValue(t, misuse, func() { informertest.NewSourceOn[int, int](nil, func(n int) int { return n }) })
+	assert.PanicsWithValue(t, misuse, func() { informertest.NewSourceOn[int, int](&clock, nil) })
 }

@@ -1,10 +1,12 @@
 package informertest_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -15,9 +17,7 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		src := informertest.NewSource(func(s string) string { return s[:1] })
 		src.Put("a1")
 		in, err := informer.New(src, src.Key, informer.Config{OnError: func(err error) { t.Error(err) }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { ended <- in.Run(t.Context()) }()
 		synctest.Wait()
@@ -27,39 +27,25 @@ func TestHeldSourceLagsAndKeepsWatches(t *testing.T) {
 		src.Hold()
 		src.Delete("a")
 		synctest.Wait()
-		if got := in.Version(); got != informer.Version(2) {
-			t.Errorf("events before Hold were yielded: in.Version() = %v, want %v", got, informer.Version(2))
-		}
+		assert.Equal(t, informer.Version(2), in.Version(), "events before Hold were yielded")
 		list, err := src.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := ([]string{"b1"}); !slices.Equal(list.Items, want) {
-			t.Errorf("a list shows the current state: list.Items = %q, want %q", list.Items, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, []string{"b1"}, list.Items, "a list shows the current state")
 
 		src.Release()
 		synctest.Wait()
-		if got, want := in.Version(), src.Version(); got != want {
-			t.Errorf("in.Version() = %v, want %v", got, want)
-		}
+		assert.Equal(t, src.Version(), in.Version())
 		_, ok := in.Get("a")
-		if ok {
-			t.Error("ok is true")
-		}
+		assert.False(t, ok)
 
 		src.Hold()
 		src.Put("c1")
 		time.Sleep(time.Second) // a watch that is shorter, and of no use, is an error
 		src.Break(nil)
 		synctest.Wait()
-		if got := in.Version(); got != informer.Version(4) {
-			t.Errorf("a new watch is held, too: in.Version() = %v, want %v", got, informer.Version(4))
-		}
+		assert.Equal(t, informer.Version(4), in.Version(), "a new watch is held, too")
 		src.Release()
 		synctest.Wait()
-		if got := in.Version(); got != informer.Version(5) {
-			t.Errorf("in.Version() = %v, want %v", got, informer.Version(5))
-		}
+		assert.Equal(t, informer.Version(5), in.Version())
 	})
 }

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -210,13 +211,9 @@ func TestSuiteDetectsVersionsOutOfCommitOrder(t *testing.T) {
 					"a deletion that commits late is not missed",
 					"a creation that commits after a deletion is not missed",
 				} {
-					if _, ok := failed[name]; !ok {
-						t.Errorf("failed = %v, want it to contain %v", failed, name)
-					}
+					assert.Contains(t, failed, name)
 				}
-				if !strings.Contains(failed["a creation that commits late is not missed"], m.message) {
-					t.Errorf(`failed["a creation that commits late is not missed"] = %q, want it to contain %q`, failed["a creation that commits late is not missed"], m.message)
-				}
+				assert.Contains(t, failed["a creation that commits late is not missed"], m.message)
 			})
 		})
 	}
@@ -231,9 +228,7 @@ func TestSuiteDetectsLateCommitsWithoutOverlap(t *testing.T) {
 			s.Overlap = nil
 			return s
 		})
-		if !strings.Contains(failed["caches following many writers converge"], "differs from the source") {
-			t.Errorf(`failed["caches following many writers converge"] = %q, want it to contain %q`, failed["caches following many writers converge"], "differs from the source")
-		}
+		assert.Contains(t, failed["caches following many writers converge"], "differs from the source")
 	})
 }
 
@@ -247,14 +242,10 @@ func TestSuiteReportsMissingOverlap(t *testing.T) {
 				}
 				return s
 			})
-			if len(failed) != 0 {
-				t.Errorf("failed = %v, want none", failed)
-			}
+			assert.Empty(t, failed)
 			return skipped
 		}
-		if got, want := count(false), count(true)+4; got != want {
-			t.Errorf("count(false) = %v, want %v", got, want)
-		}
+		assert.Equal(t, count(true)+4, count(false))
 	})
 }
 
@@ -320,13 +311,9 @@ func TestMergingSourceKeepsTheContractIfDeclared(t *testing.T) {
 			s.Merges = false
 			return s
 		})
-		if _, ok := failed["a watch from any version yields the rest"]; !ok {
-			t.Errorf("failed = %v, want it to contain %v", failed, "a watch from any version yields the rest")
-		}
+		assert.Contains(t, failed, "a watch from any version yields the rest")
 		failed, _ = informertest.Failures(t, func() informertest.Subject[pair] { return open(informer.Deleted) })
-		if !strings.Contains(failed["a watch from any version yields the rest"], "has yielded nothing") {
-			t.Errorf(`a merged deletion is lost: failed["a watch from any version yields the rest"] = %q, want it to contain %q`, failed["a watch from any version yields the rest"], "has yielded nothing")
-		}
+		assert.Contains(t, failed["a watch from any version yields the rest"], "has yielded nothing", "a merged deletion is lost")
 	})
 }
 
@@ -354,13 +341,9 @@ func TestSuiteDetectsWrongEqual(t *testing.T) {
 					src := newSource()
 					return subject(src, equaler{src, m.equal})
 				})
-				if !strings.Contains(failed[name], m.message) {
-					t.Errorf("failed[name] = %q, want it to contain %q", failed[name], m.message)
-				}
+				assert.Contains(t, failed[name], m.message)
 				if m.message == "" {
-					if len(failed) != 0 {
-						t.Errorf("failed = %v, want none", failed)
-					}
+					assert.Empty(t, failed)
 				}
 			})
 		})
@@ -376,8 +359,6 @@ func TestSuiteReportsFailedOverlap(t *testing.T) {
 			s.Overlap = func(informertest.Change, informertest.Change, func()) error { return errBusy }
 			return s
 		})
-		if failed["a creation that commits late is not missed"] != "busy" {
-			t.Errorf(`failed["a creation that commits late is not missed"] = %q, want %q`, failed["a creation that commits late is not missed"], "busy")
-		}
+		assert.Equal(t, "busy", failed["a creation that commits late is not missed"])
 	})
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"iter"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -124,12 +124,8 @@ func TestSuiteDetectsEveryFaultOfPages(t *testing.T) {
 					src := newSource()
 					return subject(src, faultyPager{src, f.pages})
 				})
-				if _, ok := failed[f.noticed]; !ok {
-					t.Errorf("failed = %v, want it to contain %v", failed, f.noticed)
-				}
-				if !strings.Contains(failed[f.noticed], f.message) {
-					t.Errorf("failed[f.noticed] = %q, want it to contain %q", failed[f.noticed], f.message)
-				}
+				assert.Contains(t, failed, f.noticed)
+				assert.Contains(t, failed[f.noticed], f.message)
 				time.Sleep(2 * time.Hour) // what sleeps in a faulty source shall end
 			})
 		})
@@ -145,14 +141,10 @@ func TestPagesMayFailMidway(t *testing.T) {
 	read := func() (sizes []int, err error) {
 		for page, err := range src.Paged(2).(informer.Pager[pair]).ListPages(t.Context()) {
 			if err != nil {
-				if diff := cmp.Diff(informer.List[pair]{}, page, cmp.AllowUnexported(pair{})); diff != "" {
-					t.Errorf("page mismatch (-want +got):\n%s", diff)
-				}
+				assert.Zero(t, page)
 				return sizes, err
 			}
-			if page.Version != informer.Version(5) {
-				t.Errorf("page.Version = %v, want %v", page.Version, informer.Version(5))
-			}
+			assert.Equal(t, informer.Version(5), page.Version)
 			sizes = append(sizes, len(page.Items))
 		}
 		return sizes, nil
@@ -160,26 +152,14 @@ func TestPagesMayFailMidway(t *testing.T) {
 	for after, want := range [][]int{nil, {2}, {2, 2}, {2, 2, 1}, {2, 2, 1}} {
 		src.FailListsAfter(after, outage)
 		sizes, err := read()
-		if !errors.Is(err, outage) {
-			t.Errorf("err = %v, want %v", err, outage)
-		}
-		if diff := cmp.Diff(want, sizes); diff != "" {
-			t.Errorf("after %d pages: sizes mismatch (-want +got):\n%s", after, diff)
-		}
+		assert.ErrorIs(t, err, outage)
+		assert.Equal(t, want, sizes, "after %d pages", after)
 		_, err = src.List(t.Context())
-		if !errors.Is(err, outage) {
-			t.Errorf("err = %v, want %v", err, outage)
-		}
+		assert.ErrorIs(t, err, outage)
 	}
 	src.FailLists(nil)
 	sizes, err := read()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := ([]int{2, 2, 1}); !slices.Equal(sizes, want) {
-		t.Errorf("sizes = %v, want %v", sizes, want)
-	}
-	if panicOf(func() { src.Paged(0) }) == nil {
-		t.Error("no panic")
-	}
+	require.NoError(t, err)
+	assert.Equal(t, []int{2, 2, 1}, sizes)
+	assert.Panics(t, func() { src.Paged(0) })
 }

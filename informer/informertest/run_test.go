@@ -6,11 +6,12 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -86,24 +87,16 @@ func forgetful() informertest.Subject[pair] {
 func TestCasesForMissingPromisesAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, skipped := informertest.Failures(t, forgetful)
-		if len(failed) != 0 {
-			t.Errorf("failed = %v, want none", failed)
-		}
-		if skipped != 17 {
-			t.Errorf("skipped = %v, want 17", skipped)
-		}
+		assert.Empty(t, failed)
+		assert.Equal(t, 17, skipped)
 		failed, skipped = informertest.Failures(t, func() informertest.Subject[pair] {
 			src := newSource()
 			s := subject(src, src)
 			s.History, s.Expire, s.Bookmark = 0, nil, nil
 			return s
 		})
-		if len(failed) != 0 {
-			t.Errorf("failed = %v, want none", failed)
-		}
-		if skipped != 19 {
-			t.Errorf("skipped = %v, want 19", skipped)
-		}
+		assert.Empty(t, failed)
+		assert.Equal(t, 19, skipped)
 	})
 }
 
@@ -345,12 +338,8 @@ func TestSuiteDetectsEveryFault(t *testing.T) {
 					under.source = src
 					return subject(src, under)
 				})
-				if _, ok := failed[f.noticed]; !ok {
-					t.Errorf("failed = %v, want it to contain %v", failed, f.noticed)
-				}
-				if !strings.Contains(failed[f.noticed], f.message) {
-					t.Errorf("failed[f.noticed] = %q, want it to contain %q", failed[f.noticed], f.message)
-				}
+				assert.Contains(t, failed, f.noticed)
+				assert.Contains(t, failed[f.noticed], f.message)
 				time.Sleep(2 * time.Hour) // what sleeps in a faulty source shall end
 			})
 		})
@@ -373,8 +362,6 @@ func TestSuiteDetectsWatchSharingItsEvents(t *testing.T) {
 				return []event{ev}
 			}).watch})
 		})
-		if !strings.Contains(failed["two watches yield the same events"], "has yielded nothing") {
-			t.Errorf(`failed["two watches yield the same events"] = %q, want it to contain %q`, failed["two watches yield the same events"], "has yielded nothing")
-		}
+		assert.Contains(t, failed["two watches yield the same events"], "has yielded nothing")
 	})
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
@@ -63,43 +63,19 @@ func (w *watch) take() (got []string, open bool) {
 
 func TestListIsInInsertionOrder(t *testing.T) {
 	src := newSource()
-	if got := src.Put(pair{"b", "1"}); got != informer.Version(1) {
-		t.Errorf(`src.Put(pair{"b", "1"}) = %v, want %v`, got, informer.Version(1))
-	}
-	if got := src.Put(pair{"a", "2"}); got != informer.Version(2) {
-		t.Errorf(`src.Put(pair{"a", "2"}) = %v, want %v`, got, informer.Version(2))
-	}
-	if got := src.Put(pair{"c", "3"}); got != informer.Version(3) {
-		t.Errorf(`src.Put(pair{"c", "3"}) = %v, want %v`, got, informer.Version(3))
-	}
-	if got := src.Put(pair{"b", "4"}); got != informer.Version(4) {
-		t.Errorf(`src.Put(pair{"b", "4"}) = %v, want %v`, got, informer.Version(4))
-	}
-	if got := src.Delete("a"); got != informer.Version(5) {
-		t.Errorf(`src.Delete("a") = %v, want %v`, got, informer.Version(5))
-	}
-	if got := src.Delete("a"); got != informer.Version(5) {
-		t.Errorf(`src.Delete("a") = %v, want %v`, got, informer.Version(5))
-	}
-	if got := src.Put(pair{"a", "6"}); got != informer.Version(6) {
-		t.Errorf(`src.Put(pair{"a", "6"}) = %v, want %v`, got, informer.Version(6))
-	}
-	if got := src.Bookmark(); got != informer.Version(7) {
-		t.Errorf("src.Bookmark() = %v, want %v", got, informer.Version(7))
-	}
+	assert.Equal(t, informer.Version(1), src.Put(pair{"b", "1"}))
+	assert.Equal(t, informer.Version(2), src.Put(pair{"a", "2"}))
+	assert.Equal(t, informer.Version(3), src.Put(pair{"c", "3"}))
+	assert.Equal(t, informer.Version(4), src.Put(pair{"b", "4"}))
+	assert.Equal(t, informer.Version(5), src.Delete("a"))
+	assert.Equal(t, informer.Version(5), src.Delete("a"))
+	assert.Equal(t, informer.Version(6), src.Put(pair{"a", "6"}))
+	assert.Equal(t, informer.Version(7), src.Bookmark())
 	list, err := src.List(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(informer.List[pair]{Items: []pair{{"b", "4"}, {"c", "3"}, {"a", "6"}}, Version: 7}, list, cmp.AllowUnexported(pair{})); diff != "" {
-		t.Errorf("list mismatch (-want +got):\n%s", diff)
-	}
-	if got := src.Version(); got != informer.Version(7) {
-		t.Errorf("src.Version() = %v, want %v", got, informer.Version(7))
-	}
-	if got := src.Key(pair{name: "b"}); got != "b" {
-		t.Errorf(`src.Key(pair{name: "b"}) = %q, want %q`, got, "b")
-	}
+	require.NoError(t, err)
+	assert.Equal(t, informer.List[pair]{Items: []pair{{"b", "4"}, {"c", "3"}, {"a", "6"}}, Version: 7}, list)
+	assert.Equal(t, informer.Version(7), src.Version())
+	assert.Equal(t, "b", src.Key(pair{name: "b"}))
 }
 
 func TestWatchYieldsEachChangeAfterItsVersion(t *testing.T) {
@@ -109,19 +85,13 @@ func TestWatchYieldsEachChangeAfterItsVersion(t *testing.T) {
 		src.Put(pair{"a", "2"})
 		w := start(t.Context(), src, 1)
 		got, open := w.take()
-		if want := ([]string{"2 Modified a2"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if !open {
-			t.Error("open is false")
-		}
+		assert.Equal(t, []string{"2 Modified a2"}, got)
+		assert.True(t, open)
 		src.Delete("a")
 		src.Put(pair{"a", "3"})
 		src.Bookmark()
 		got, _ = w.take()
-		if want := ([]string{"3 Deleted a2", "4 Added a3", "5 Bookmark "}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"3 Deleted a2", "4 Added a3", "5 Bookmark "}, got)
 	})
 }
 
@@ -134,26 +104,16 @@ func TestBreakEndsOnlyOpenWatches(t *testing.T) {
 		src.Put(pair{"a", "1"})
 		for _, w := range []*watch{one, two} {
 			got, open := w.take()
-			if want := ([]string{"reset by peer"}); !slices.Equal(got, want) {
-				t.Errorf("got = %q, want %q", got, want)
-			}
-			if open {
-				t.Error("open is true")
-			}
+			assert.Equal(t, []string{"reset by peer"}, got)
+			assert.False(t, open)
 		}
 		next := start(t.Context(), src, 0)
 		got, _ := next.take()
-		if want := ([]string{"1 Added a1"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Added a1"}, got)
 		src.Break(nil)
 		got, open := next.take()
-		if len(got) != 0 {
-			t.Errorf("got = %v, want none", got)
-		}
-		if open {
-			t.Error("open is true")
-		}
+		assert.Empty(t, got)
+		assert.False(t, open)
 	})
 }
 
@@ -166,33 +126,19 @@ func TestFailFailsCallsUntilCleared(t *testing.T) {
 		src.Fail(down)
 		src.Put(pair{"a", "1"})
 		got, open := w.take()
-		if want := ([]string{"no route to host"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if open {
-			t.Error("open is true")
-		}
+		assert.Equal(t, []string{"no route to host"}, got)
+		assert.False(t, open)
 		got, _ = start(t.Context(), src, 0).take()
-		if want := ([]string{"no route to host"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"no route to host"}, got)
 		_, err := src.List(t.Context())
-		if err != down {
-			t.Errorf("err = %v, want %v", err, down)
-		}
+		assert.Equal(t, down, err)
 
 		src.Fail(nil)
 		got, open = start(t.Context(), src, 0).take()
-		if want := ([]string{"1 Added a1"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if !open {
-			t.Error("open is false")
-		}
+		assert.Equal(t, []string{"1 Added a1"}, got)
+		assert.True(t, open)
 		_, err = src.List(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	})
 }
 
@@ -206,14 +152,10 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 		src.Compact()
 		src.Put(pair{"a", "3"})
 		got, _ := w.take()
-		if want := ([]string{"2 Modified a2", "3 Modified a3"}); !slices.Equal(got, want) {
-			t.Errorf("a watch that is not behind is not affected: got = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"2 Modified a2", "3 Modified a3"}, got, "a watch that is not behind is not affected")
 		for after, want := range []string{informer.ErrExpired.Error(), informer.ErrExpired.Error(), "3 Modified a3", "", informer.ErrExpired.Error()} {
 			got, _ := start(t.Context(), src, informer.Version(after)).take()
-			if got := append(got, "")[0]; got != want {
-				t.Errorf(`after %d: append(got, "")[0] = %q, want %q`, after, got, want)
-			}
+			assert.Equal(t, want, append(got, "")[0], "after %d", after)
 		}
 	})
 }
@@ -226,16 +168,10 @@ func TestWatchAndListEndWithContext(t *testing.T) {
 		synctest.Wait()
 		cancel(errors.New("enough"))
 		got, open := w.take()
-		if want := ([]string{"enough"}); !slices.Equal(got, want) {
-			t.Errorf("got = %q, want %q", got, want)
-		}
-		if open {
-			t.Error("open is true")
-		}
+		assert.Equal(t, []string{"enough"}, got)
+		assert.False(t, open)
 		_, err := src.List(ctx)
-		if got := fmt.Sprint(err); got != "enough" {
-			t.Errorf("err = %q, want %q", got, "enough")
-		}
+		assert.EqualError(t, err, "enough")
 	})
 }
 
@@ -244,18 +180,12 @@ func TestWatchMayBreak(t *testing.T) {
 	src.Put(pair{"a", "1"})
 	src.Put(pair{"b", "2"})
 	for ev, err := range src.Watch(t.Context(), 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := (pair{"a", "1"}); ev.Object != want {
-			t.Errorf("ev.Object = %+v, want %+v", ev.Object, want)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, pair{"a", "1"}, ev.Object)
 		break
 	}
 }
 
 func TestNewSourcePanicsWithoutKeyFunc(t *testing.T) {
-	if panicOf(func() { informertest.NewSource[string, pair](nil) }) == nil {
-		t.Error("no panic")
-	}
+	assert.Panics(t, func() { informertest.NewSource[string, pair](nil) })
 }

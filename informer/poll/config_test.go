@@ -2,9 +2,11 @@ package poll_test
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
@@ -13,29 +15,14 @@ func TestNaNJitterIsRejected(t *testing.T) {
 	list := func(context.Context) ([]site, error) { return nil, nil }
 	for want, jitter := range map[string]float64{"NaN": math.NaN(), "+Inf": math.Inf(1)} {
 		_, err := poll.New(list, nameOf, poll.Config[site]{Jitter: jitter})
-		if got, want := fmt.Sprint(err), "poll: new source: Config.Jitter is "+want+", must be a number"; got != want {
-			t.Fatalf("err = %q, want %q", got, want)
-		}
+		require.EqualError(t, err, "poll: new source: Config.Jitter is "+want+", must be a number")
 	}
 	_, err := poll.New(list, nameOf, poll.Config[site]{Jitter: -1, Interval: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func TestNewPanicsWithoutListOrKeyFunc(t *testing.T) {
 	list := func(context.Context) ([]site, error) { return nil, nil }
-	if panicOf(func() { must(poll.New(nil, nameOf, poll.Config[site]{})) }) == nil {
-		t.Error("no panic")
-	}
-	if panicOf(func() { must(poll.New[string](list, nil, poll.Config[site]{})) }) == nil {
-		t.Error("no panic")
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	assert.Panics(t, func() { must(poll.New(nil, nameOf, poll.Config[site]{})) })
+	assert.Panics(t, func() { must(poll.New[string](list, nil, poll.Config[site]{})) })
 }

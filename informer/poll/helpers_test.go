@@ -10,6 +10,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
@@ -73,32 +76,24 @@ func record(t *testing.T, in *informer.Informer[string, site]) *recorder {
 	_, err := in.AddHandler(informer.Handler[string, site]{
 		OnAdd: func(s site, _ bool) {
 			r.call(fmt.Sprintf("add %s.%d", s.Name, s.Rev), func() {
-				if _, ok := r.known[s.Name]; ok {
-					r.t.Errorf("r.known = %v, want it not to contain %v", r.known, s.Name)
-				}
+				assert.NotContains(r.t, r.known, s.Name)
 				r.known[s.Name] = s
 			})
 		},
 		OnUpdate: func(old, s site) {
 			r.call(fmt.Sprintf("update %s.%d %d", s.Name, old.Rev, s.Rev), func() {
-				if old != r.known[s.Name] {
-					r.t.Errorf("old = %+v, want %+v", old, r.known[s.Name])
-				}
+				assert.Equal(r.t, r.known[s.Name], old)
 				r.known[s.Name] = s
 			})
 		},
 		OnDelete: func(d cache.Tombstone[string, site]) {
 			r.call(fmt.Sprintf("delete %s.%d unknown=%t", d.Key, d.Object.Rev, d.FinalStateUnknown), func() {
-				if _, ok := r.known[d.Key]; !ok {
-					r.t.Errorf("r.known = %v, want it to contain %v", r.known, d.Key)
-				}
+				assert.Contains(r.t, r.known, d.Key)
 				delete(r.known, d.Key)
 			})
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return r
 }
 

@@ -2,15 +2,14 @@ package poll_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
@@ -64,38 +63,22 @@ func TestPollDetectsChanges(t *testing.T) {
 		p := must(poll.New(b.list, nameOf, regular))
 		b.set(nil, site{Name: "c"}, site{Name: "a"}, site{Name: "b"}, site{Name: "d"})
 		list, err := p.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := ([]site{{Name: "c"}, {Name: "a"}, {Name: "b"}, {Name: "d"}}); !slices.Equal(list.Items, want) {
-			t.Errorf("list.Items = %v, want %v", list.Items, want)
-		}
-		if list.Version != informer.Version(4) {
-			t.Errorf("list.Version = %v, want %v", list.Version, informer.Version(4))
-		}
+		require.NoError(t, err)
+		assert.Equal(t, []site{{Name: "c"}, {Name: "a"}, {Name: "b"}, {Name: "d"}}, list.Items)
+		assert.Equal(t, informer.Version(4), list.Version)
 
 		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		time.Sleep(time.Second - 1)
-		if got := b.got(); got != 1 {
-			t.Errorf("b.got() = %v, want 1", got)
-		}
+		assert.Equal(t, 1, b.got())
 		b.set(nil, site{Name: "e"}, site{Name: "b", Rev: 1}, site{Name: "d"})
 		time.Sleep(time.Nanosecond)
-		if diff := cmp.Diff([]string{"5 Added e.0", "6 Modified b.1", "7 Deleted c.0", "8 Deleted a.0"}, sitetest.All(events)); diff != "" {
-			t.Errorf("sitetest.All(events) mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, []string{"5 Added e.0", "6 Modified b.1", "7 Deleted c.0", "8 Deleted a.0"}, sitetest.All(events))
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"8 Bookmark .0"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"8 Bookmark .0"}, sitetest.All(events))
 		b.set(nil)
 		time.Sleep(time.Second)
-		if diff := cmp.Diff([]string{"9 Deleted b.1", "10 Deleted d.0", "11 Deleted e.0"}, sitetest.All(events)); diff != "" {
-			t.Errorf("in the order in which they came: sitetest.All(events) mismatch (-want +got):\n%s", diff)
-		}
-		if got := b.got(); got != 3 {
-			t.Errorf("b.got() = %v, want 3", got)
-		}
+		assert.Equal(t, []string{"9 Deleted b.1", "10 Deleted d.0", "11 Deleted e.0"}, sitetest.All(events), "in the order in which they came")
+		assert.Equal(t, 3, b.got())
 	})
 }
 
@@ -104,9 +87,7 @@ func TestPollFromZeroNeedsNoList(t *testing.T) {
 		var b table
 		b.set(nil, site{Name: "a"})
 		p := must(poll.New(b.list, nameOf, regular))
-		if got, want := sitetest.All(sitetest.Watch(t, t.Context(), p, 0)), ([]string{"1 Added a.0"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(sitetest.Watch(t, ctx, p, 0)) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(sitetest.Watch(t, t.Context(), p, 0)))
 	})
 }
 
@@ -122,15 +103,9 @@ func TestPollIntervalHasJitter(t *testing.T) {
 			<-events
 			pauses = append(pauses, time.Since(began))
 		}
-		if got := slices.Min(pauses); got < time.Minute {
-			t.Errorf("slices.Min(pauses) = %v, want at least %v", got, time.Minute)
-		}
-		if got := slices.Max(pauses); got > 90*time.Second {
-			t.Errorf("slices.Max(pauses) = %v, want at most %v", got, 90*time.Second)
-		}
-		if got := slices.Max(pauses) - slices.Min(pauses); got <= 5*time.Second {
-			t.Errorf("slices.Max(pauses)-slices.Min(pauses) = %v, want more than %v", got, 5*time.Second)
-		}
+		assert.GreaterOrEqual(t, slices.Min(pauses), time.Minute)
+		assert.LessOrEqual(t, slices.Max(pauses), 90*time.Second)
+		assert.Greater(t, slices.Max(pauses)-slices.Min(pauses), 5*time.Second)
 	})
 }
 
@@ -140,14 +115,10 @@ func TestNudgePollsNow(t *testing.T) {
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1})) // never by itself
 		events := sitetest.Watch(t, t.Context(), p, 0)
 		time.Sleep(24 * time.Hour)
-		if got := b.got(); got != 0 {
-			t.Errorf("b.got() = %v, want 0", got)
-		}
+		assert.Zero(t, b.got())
 		b.set(nil, site{Name: "a"})
 		p.Nudge()
-		if got, want := sitetest.All(events), ([]string{"1 Added a.0"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(events))
 
 		b.gate = make(chan struct{})
 		p.Nudge()
@@ -156,17 +127,11 @@ func TestNudgePollsNow(t *testing.T) {
 			p.Nudge()
 		}
 		close(b.gate)
-		if got := b.got(); got != 3 {
-			t.Errorf("one before, one that was going on, and one for all that came then: b.got() = %v, want 3", got)
-		}
+		assert.Equal(t, 3, b.got(), "one before, one that was going on, and one for all that came then")
 
 		_, err := p.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := b.got(); got != 1 {
-			t.Errorf("b.got() = %v, want 1", got)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, 1, b.got())
 	})
 }
 
@@ -177,17 +142,11 @@ func TestNudgeRestartsInterval(t *testing.T) {
 		sitetest.Watch(t, t.Context(), p, 0)
 		time.Sleep(900 * time.Millisecond)
 		p.Nudge()
-		if got := b.got(); got != 2 {
-			t.Errorf("b.got() = %v, want 2", got)
-		}
+		assert.Equal(t, 2, b.got())
 		time.Sleep(time.Second - 1)
-		if got := b.got(); got != 0 {
-			t.Errorf("b.got() = %v, want 0", got)
-		}
+		assert.Zero(t, b.got())
 		time.Sleep(time.Nanosecond)
-		if got := b.got(); got != 1 {
-			t.Errorf("b.got() = %v, want 1", got)
-		}
+		assert.Equal(t, 1, b.got())
 	})
 }
 
@@ -197,15 +156,9 @@ func TestListServesEarlierNudge(t *testing.T) {
 		p := must(poll.New(b.list, nameOf, regular))
 		p.Nudge()
 		list, err := p.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := sitetest.All(sitetest.Watch(t, t.Context(), p, list.Version)); len(got) != 0 {
-			t.Errorf("sitetest.All(sitetest.Watch(t, ctx, p, list.Version)) = %v, want none", got)
-		}
-		if got := b.got(); got != 1 {
-			t.Errorf("b.got() = %v, want 1", got)
-		}
+		require.NoError(t, err)
+		assert.Empty(t, sitetest.All(sitetest.Watch(t, t.Context(), p, list.Version)))
+		assert.Equal(t, 1, b.got())
 	})
 }
 
@@ -238,67 +191,33 @@ func TestFailedPollChangesNothing(t *testing.T) {
 				in := must(informer.New(informer.Filter(s, func(site) bool { return true }), nameOf, informer.Config{Name: "sites", OnError: reported.Add}))
 				r := record(t, in)
 				sitetest.Start(t, in)
-				if got := r.take(); len(got) != 2 {
-					t.Errorf("len(r.take()) = %d, want 2: %v", len(got), got)
-				}
+				assert.Len(t, r.take(), 2)
 				heard := in.LastHeard()
 
 				b.set(c.err, c.items...)
 				time.Sleep(3 * time.Second)
 				got := reported.Take()
-				if len(got) != 3 {
-					t.Fatalf("len(got) = %d, want 3: %v", len(got), got)
-				}
-				if got, want := fmt.Sprint(got[0]), "informer: watch sites: "+c.want; got != want {
-					t.Fatalf("got[0] = %q, want %q", got, want)
-				}
+				require.Len(t, got, 3)
+				require.EqualError(t, got[0], "informer: watch sites: "+c.want)
 				p.Nudge()
-				if got := reported.Take(); len(got) != 1 {
-					t.Errorf("a nudge works: len(reported.Take()) = %d, want 1: %v", len(got), got)
-				}
+				assert.Len(t, reported.Take(), 1, "a nudge works")
 				_, err := p.List(t.Context())
-				if got := fmt.Sprint(err); got != c.want {
-					t.Fatalf("err = %q, want %q", got, c.want)
-				}
-				if got := reported.Take(); len(got) != 1 {
-					t.Errorf("the watch has seen it too: len(reported.Take()) = %d, want 1: %v", len(got), got)
-				}
-				if got := r.take(); len(got) != 0 {
-					t.Errorf("r.take() = %v, want none", got)
-				}
-				if got := in.LastHeard(); !got.Equal(heard) {
-					t.Errorf("in.LastHeard() = %v, want %v", got, heard)
-				}
-				if got := in.Stats().Errors; got != 5 {
-					t.Errorf("in.Stats().Errors = %v, want 5", got)
-				}
-				if in.Stats().Watching {
-					t.Error("in.Stats().Watching is true")
-				}
-				if got := fmt.Sprint(in.Stats().LastError); got != c.want {
-					t.Errorf("in.Stats().LastError = %q, want %q", got, c.want)
-				}
+				require.EqualError(t, err, c.want)
+				assert.Len(t, reported.Take(), 1, "the watch has seen it too")
+				assert.Empty(t, r.take())
+				assert.Equal(t, heard, in.LastHeard())
+				assert.EqualValues(t, 5, in.Stats().Errors)
+				assert.False(t, in.Stats().Watching)
+				assert.EqualError(t, in.Stats().LastError, c.want)
 
 				b.set(nil, site{Name: "a", Rev: 3})
 				time.Sleep(time.Second)
-				if got, want := r.take(), ([]string{"update a.1 3", "delete b.2 unknown=false"}); !slices.Equal(got, want) {
-					t.Errorf("r.take() = %q, want %q", got, want)
-				}
-				if got, want := s.got(), ([2]int{1, 1}); got != want {
-					t.Errorf("one list and one watch: s.got() = %v, want %v", got, want)
-				}
-				if got := reported.Take(); len(got) != 0 {
-					t.Errorf("reported.Take() = %v, want none", got)
-				}
-				if got := errs.Take(); len(got) != 0 {
-					t.Errorf("no object is bad: errs.Take() = %v, want none", got)
-				}
-				if !in.Stats().Watching {
-					t.Error("in.Stats().Watching is false")
-				}
-				if err := in.Stats().LastError; err != nil {
-					t.Errorf("in.Stats().LastError: %v", err)
-				}
+				assert.Equal(t, []string{"update a.1 3", "delete b.2 unknown=false"}, r.take())
+				assert.Equal(t, [2]int{1, 1}, s.got(), "one list and one watch")
+				assert.Empty(t, reported.Take())
+				assert.Empty(t, errs.Take(), "no object is bad")
+				assert.True(t, in.Stats().Watching)
+				assert.NoError(t, in.Stats().LastError)
 			})
 		})
 	}
@@ -311,38 +230,18 @@ func TestStepReadsNothingIfPollFails(t *testing.T) {
 		in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
 		steps := must(in.Steps(t.Context()))
 		defer steps.Stop()
-		if !steps.Read(t.Context()) {
-			t.Error("steps.Read(ctx) is false")
-		}
-		if !steps.Apply() {
-			t.Error("steps.Apply() is false")
-		}
+		assert.True(t, steps.Read(t.Context()))
+		assert.True(t, steps.Apply())
 		b.set(errOutage)
-		if steps.Read(t.Context()) {
-			t.Error("steps.Read(ctx) is true")
-		}
-		if err := in.Stats().LastError; !errors.Is(err, errOutage) {
-			t.Fatalf("in.Stats().LastError = %v, want %v", err, errOutage)
-		}
-		if steps.Read(t.Context()) {
-			t.Error("steps.Read(ctx) is true")
-		}
+		assert.False(t, steps.Read(t.Context()))
+		require.ErrorIs(t, in.Stats().LastError, errOutage)
+		assert.False(t, steps.Read(t.Context()))
 		b.set(nil, site{Name: "a"})
-		if !steps.Read(t.Context()) {
-			t.Error("steps.Read(ctx) is false")
-		}
-		if !steps.Apply() {
-			t.Error("steps.Apply() is false")
-		}
-		if got := in.Stats().Objects; got != 1 {
-			t.Errorf("in.Stats().Objects = %v, want 1", got)
-		}
-		if got := in.Stats().Errors; got != uint64(2) {
-			t.Errorf("in.Stats().Errors = %v, want %v", got, uint64(2))
-		}
-		if err := in.Stats().LastError; err != nil {
-			t.Fatalf("in.Stats().LastError: %v", err)
-		}
+		assert.True(t, steps.Read(t.Context()))
+		assert.True(t, steps.Apply())
+		assert.Equal(t, 1, in.Stats().Objects)
+		assert.Equal(t, uint64(2), in.Stats().Errors)
+		require.NoError(t, in.Stats().LastError)
 	})
 }
 
@@ -354,15 +253,11 @@ func TestInformerRetriesFailedList(t *testing.T) {
 		backoff := wait.Backoff{Duration: 800 * time.Millisecond}
 		in := must(informer.New(must(poll.New(b.list, nameOf, regular)), nameOf, informer.Config{Name: "sites", Backoff: backoff, OnError: errs.Add}))
 		sitetest.Start(t, in)
-		if got, want := fmt.Sprint(errs.Take()[0]), "informer: list sites: poll: list: no route to host"; got != want {
-			t.Errorf("errs.Take()[0] = %q, want %q", got, want)
-		}
+		assert.EqualError(t, errs.Take()[0], "informer: list sites: poll: list: no route to host")
 		b.set(nil)
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
-		if !in.HasSynced() {
-			t.Error("in.HasSynced() is false")
-		}
+		assert.True(t, in.HasSynced())
 	})
 }
 
@@ -373,9 +268,7 @@ func TestPollWithoutChangesIsHeard(t *testing.T) {
 		sitetest.Start(t, in)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got, want := in.LastHeard(), time.Now(); !got.Equal(want) {
-			t.Errorf("in.LastHeard() = %v, want %v", got, want)
-		}
+		assert.Equal(t, time.Now(), in.LastHeard())
 	})
 }
 
@@ -388,21 +281,13 @@ func TestPollUsesEqual(t *testing.T) {
 		sitetest.All(events)
 		b.set(nil, site{Name: "a", Life: 2})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"1 Bookmark .0"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Bookmark .0"}, sitetest.All(events))
 		b.set(nil, site{Name: "a", Life: 2, Rev: 1})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"2 Modified a.1"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"2 Modified a.1"}, sitetest.All(events))
 
 		var equaler informer.Equaler[site] = p // so an informer compares what it lists by the same function
-		if !equaler.Equal(site{Life: 1}, site{Life: 2}) {
-			t.Error("equaler.Equal(site{Life: 1}, site{Life: 2}) is false")
-		}
-		if equaler.Equal(site{Rev: 1}, site{Rev: 2}) {
-			t.Error("equaler.Equal(site{Rev: 1}, site{Rev: 2}) is true")
-		}
+		assert.True(t, equaler.Equal(site{Life: 1}, site{Life: 2}))
+		assert.False(t, equaler.Equal(site{Rev: 1}, site{Rev: 2}))
 	})
 }

@@ -7,13 +7,13 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
@@ -95,46 +95,28 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 		n.set(100, site{Name: "a"})
 		p := must(poll.New(n.list, nameOf, n.config()))
 		list, err := p.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if list.Version != informer.Version(100) {
-			t.Errorf("list.Version = %v, want %v", list.Version, informer.Version(100))
-		}
+		require.NoError(t, err)
+		assert.Equal(t, informer.Version(100), list.Version)
 		events := sitetest.Watch(t, t.Context(), p, list.Version)
 		n.set(107, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"100 Modified a.1", "107 Added b.0"}); !slices.Equal(got, want) {
-			t.Errorf("only the last one has the version: sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, sitetest.All(events), "only the last one has the version")
 		n.set(109, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"109 Bookmark .0"}); !slices.Equal(got, want) {
-			t.Errorf("another table has changed: sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"109 Bookmark .0"}, sitetest.All(events), "another table has changed")
 		n.set(109, site{Name: "a", Rev: 2})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"109 Modified a.2", "109 Deleted b.0"}); !slices.Equal(got, want) {
-			t.Errorf("they came after the version was read: sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"109 Modified a.2", "109 Deleted b.0"}, sitetest.All(events), "they came after the version was read")
 		n.set(3, site{Name: "a", Rev: 3})
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"109 Modified a.3"}); !slices.Equal(got, want) {
-			t.Errorf("a version never goes back: sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"109 Modified a.3"}, sitetest.All(events), "a version never goes back")
 		n.err = errOutage
 		n.set(200)
 		time.Sleep(time.Second)
-		if got, want := sitetest.All(events), ([]string{"poll: list: version: no route to host"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(events) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"poll: list: version: no route to host"}, sitetest.All(events))
 		_, err = p.List(t.Context())
-		if !errors.Is(err, errOutage) {
-			t.Fatalf("err = %v, want %v", err, errOutage)
-		}
-		if got := fmt.Sprint(err); !strings.Contains(got, "poll: list: version: ") {
-			t.Fatalf("err = %q, want an error that contains %q", got, "poll: list: version: ")
-		}
+		require.ErrorIs(t, err, errOutage)
+		require.ErrorContains(t, err, "poll: list: version: ")
 	})
 }
 
@@ -169,9 +151,7 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 				}
 				n.set(n.number+informer.Version(random.IntN(2)), items...)
 				l, err := p.List(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				now := shown{l.Version, map[string]int{}}
 				for _, s := range l.Items {
 					now.state[s.Name] = s.Rev
@@ -186,9 +166,7 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 							expired = errors.Is(err, informer.ErrExpired)
 							break
 						}
-						if ev.Version < at {
-							t.Fatalf("ev.Version = %v, want at least %v", ev.Version, at)
-						}
+						require.GreaterOrEqual(t, ev.Version, at)
 						if at = ev.Version; ev.Type == informer.Deleted {
 							delete(have, ev.Object.Name)
 						} else {
@@ -199,16 +177,12 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 					told, lost = told+1, lost+1
 					if !expired {
 						lost--
-						if diff := cmp.Diff(state, have); diff != "" {
-							t.Fatalf("seed %d, from version %d of %v: have mismatch (-want +got):\n%s", seed, from.at, seen, diff)
-						}
+						require.Equal(t, state, have, "seed %d, from version %d of %v", seed, from.at, seen)
 					}
 				}
 			}
 		}
-		if limit := told / 2; lost >= limit {
-			t.Errorf("of the watches expired: lost = %v, want less than %v", lost, limit)
-		}
+		assert.Less(t, lost, told/2, "of the watches expired")
 	})
 }
 
@@ -223,18 +197,12 @@ func TestVersionExpectationsAreMetByCacheShowingWrite(t *testing.T) {
 		n.set(8, site{Name: "a", Rev: 1})
 		waits.ExpectVersion("a", 8)
 		_, waiting := waits.Expires("a")
-		if !waiting {
-			t.Error("waiting is false")
-		}
+		assert.True(t, waiting)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		_, waiting = waits.Expires("a")
-		if waiting {
-			t.Error("waiting is true")
-		}
+		assert.False(t, waiting)
 		got, _ := inf.Get("a")
-		if got.Rev != 1 {
-			t.Errorf("got.Rev = %v, want 1", got.Rev)
-		}
+		assert.Equal(t, 1, got.Rev)
 	})
 }

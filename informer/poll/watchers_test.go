@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
@@ -22,9 +22,7 @@ func TestWatchersShareOnePoll(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: func(error) {}}))
 		one, two := sitetest.Watch(t, t.Context(), p, 0), sitetest.Watch(t, t.Context(), p, 0)
-		if got := b.got(); got != 1 {
-			t.Errorf("b.got() = %v, want 1", got)
-		}
+		assert.Equal(t, 1, b.got())
 		sitetest.All(one)
 		sitetest.All(two)
 		for rev := range 100 {
@@ -35,21 +33,13 @@ func TestWatchersShareOnePoll(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			want := sitetest.All(one)
-			if len(want) != 1 {
-				t.Fatalf("len(want) = %d, want 1: %v", len(want), want)
-			}
-			if diff := cmp.Diff(want, sitetest.All(two)); diff != "" {
-				t.Errorf("sitetest.All(two) mismatch (-want +got):\n%s", diff)
-			}
-			if got := b.got(); got != 1 {
-				t.Errorf("b.got() = %v, want 1", got)
-			}
+			require.Len(t, want, 1)
+			assert.Equal(t, want, sitetest.All(two))
+			assert.Equal(t, 1, b.got())
 		}
 		b.set(errOutage)
 		time.Sleep(time.Minute)
-		if got := b.got(); got != 60 {
-			t.Errorf("even if they fail: b.got() = %v, want 60", got)
-		}
+		assert.Equal(t, 60, b.got(), "even if they fail")
 	})
 }
 
@@ -66,16 +56,10 @@ func TestNudgeSurvivesItsWatcher(t *testing.T) {
 		p.Nudge()
 		synctest.Wait()
 		cancel()
-		if got, want := sitetest.All(leaving), ([]string{"context canceled"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(leaving) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"context canceled"}, sitetest.All(leaving))
 		close(b.gate)
-		if got := sitetest.All(polling); len(got) != 2 {
-			t.Errorf("len(sitetest.All(polling)) = %d, want 2: %v", len(got), got)
-		}
-		if got := b.got(); got != 2 {
-			t.Errorf("b.got() = %v, want 2", got)
-		}
+		assert.Len(t, sitetest.All(polling), 2)
+		assert.Equal(t, 2, b.got())
 	})
 }
 
@@ -93,12 +77,8 @@ func TestWatcherReportsChangesFoundByAnotherBeforePolling(t *testing.T) {
 		synctest.Wait()
 		b.set(nil, site{Name: "a", Rev: 2})
 		b.gate <- struct{}{}
-		if got, want := sitetest.All(one), ([]string{"1 Added a.1", "2 Modified a.2"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(one) = %q, want %q", got, want)
-		}
-		if got, want := sitetest.All(two), ([]string{"1 Added a.1", "2 Modified a.2"}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(two) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(one))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(two))
 	})
 }
 
@@ -106,21 +86,15 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
-		if got, want := sitetest.All(sitetest.Watch(t, t.Context(), p, 1)), ([]string{informer.ErrExpired.Error()}); !slices.Equal(got, want) {
-			t.Errorf("sitetest.All(sitetest.Watch(t, ctx, p, 1)) = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{informer.ErrExpired.Error()}, sitetest.All(sitetest.Watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
 			_, err := p.List(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: informer.ErrExpired.Error(), 7: informer.ErrExpired.Error()} {
 			if want != "" {
-				if got := sitetest.All(sitetest.Watch(t, t.Context(), p, informer.Version(after)))[0]; got != want {
-					t.Errorf("after %d: sitetest.All(sitetest.Watch(t, ctx, p, informer.Version(after)))[0] = %q, want %q", after, got, want)
-				}
+				assert.Equal(t, want, sitetest.All(sitetest.Watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
 			}
 		}
 	})
@@ -164,12 +138,8 @@ func TestSourceAndInformersConverge(t *testing.T) {
 					b.set(nil, items...)
 					time.Sleep(2 * time.Minute)
 					for i, in := range informers {
-						if diff := cmp.Diff(present, maps.Collect(in.All())); diff != "" {
-							t.Errorf("maps.Collect(in.All()) mismatch (-want +got):\n%s", diff)
-						}
-						if diff := cmp.Diff(present, recorders[i].state()); diff != "" {
-							t.Errorf("recorders[i].state() mismatch (-want +got):\n%s", diff)
-						}
+						assert.Equal(t, present, maps.Collect(in.All()))
+						assert.Equal(t, present, recorders[i].state())
 					}
 				}
 			}
@@ -193,9 +163,7 @@ func TestPollCutShortIsDoneByAnother(t *testing.T) {
 				}
 				p := must(poll.New(list, nameOf, poll.Config[site]{Interval: interval, Jitter: -1}))
 				_, err := p.List(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				b.set(nil, site{Name: "a"})
 				hang = true
 				ctx, cancel := context.WithCancel(t.Context())
@@ -214,12 +182,8 @@ func TestPollCutShortIsDoneByAnother(t *testing.T) {
 				synctest.Wait()
 				hang = false
 				cancel()
-				if got, want := sitetest.All(staying), ([]string{"1 Added a.0"}); !slices.Equal(got, want) {
-					t.Errorf("sitetest.All(staying) = %q, want %q", got, want)
-				}
-				if got := b.got(); got != 2 {
-					t.Errorf("one after the first: b.got() = %v, want 2", got)
-				}
+				assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(staying))
+				assert.Equal(t, 2, b.got(), "one after the first")
 			})
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -89,12 +90,8 @@ func TestPagePrefetchMatchesModel(t *testing.T) {
 			err := follow.Ahead(ctx, func(ctx context.Context) (int, bool, error) {
 				i := next
 				next++
-				if reading || over {
-					t.Error("a read begins during another, or after the last")
-				}
-				if limit := int(began.Load()) + 1; i > limit {
-					t.Errorf("at most one page ahead: i = %v, want at most %v", i, limit)
-				}
+				assert.False(t, reading || over, "one read at a time, and none after the last")
+				assert.LessOrEqual(t, i, int(began.Load())+1, "at most one page ahead")
 				reading = true
 				defer func() { reading = false }()
 				done := ctx.Done()
@@ -121,18 +118,10 @@ func TestPagePrefetchMatchesModel(t *testing.T) {
 			})
 			took := time.Since(begin)
 			wantUsed, want, wantErr := p.expected()
-			if diff := cmp.Diff(wantUsed, used); diff != "" {
-				t.Errorf("used mismatch (-want +got):\n%s", diff)
-			}
-			if err != wantErr {
-				t.Errorf("err = %v, want %v", err, wantErr)
-			}
-			if took != want {
-				t.Errorf("took = %v, want %v", took, want)
-			}
-			if reading {
-				t.Error("the last read has returned: reading is true")
-			}
+			assert.Equal(t, wantUsed, used)
+			assert.Equal(t, wantErr, err)
+			assert.Equal(t, want, took)
+			assert.False(t, reading, "the last read has returned")
 			if t.Failed() {
 				t.Fatalf("seed %d: %+v", seed, p)
 			}
@@ -143,7 +132,7 @@ func TestPagePrefetchMatchesModel(t *testing.T) {
 func TestNothingIsReadAfterConsumerPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended error
-		if got := panicOf(func() {
+		assert.PanicsWithValue(t, "of the consumer", func() {
 			first := true
 			_ = follow.Ahead(t.Context(), func(ctx context.Context) (int, bool, error) {
 				if first {
@@ -154,12 +143,8 @@ func TestNothingIsReadAfterConsumerPanics(t *testing.T) {
 				ended = ctx.Err()
 				return 0, true, ended
 			}, func(int) bool { panic("of the consumer") })
-		}); got != "of the consumer" {
-			t.Errorf("panic = %v, want %v", got, "of the consumer")
-		}
-		if !errors.Is(ended, context.Canceled) {
-			t.Errorf("ended = %v, want %v", ended, context.Canceled)
-		}
+		})
+		assert.ErrorIs(t, ended, context.Canceled)
 	})
 }
 
@@ -208,22 +193,16 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 					told, latest = append(told, v), time.Now()
 				} else {
 					_, err := fmt.Sscanf(event, "bookmark %d", &v)
-					if err != nil {
-						t.Fatal(err)
-					}
+					require.NoError(t, err)
 					l.mu.Lock()
 					i, found := slices.BinarySearch(l.changes, v)
 					l.mu.Unlock()
 					if found {
 						i++
 					}
-					if limit := len(told); i > limit {
-						t.Errorf("a bookmark covers an event that was not yielded: i = %v, want at most %v", i, limit)
-					}
+					assert.LessOrEqual(t, i, len(told), "a bookmark covers an event that was not yielded")
 				}
-				if v < at {
-					t.Errorf("v = %v, want at least %v", v, at)
-				}
+				assert.GreaterOrEqual(t, v, at)
 				at = v
 				n++
 				return n != leaveAt
@@ -231,37 +210,18 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 			<-wrote
 			switch {
 			case n == leaveAt:
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 			case failed:
-				if !errors.Is(err, errRead) {
-					t.Fatalf("err = %v, want %v", err, errRead)
-				}
+				require.ErrorIs(t, err, errRead)
 			default:
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("err = %v, want %v", err, context.DeadlineExceeded)
-				}
-				if got := latest.Sub(last); got >= time.Second {
-					t.Errorf("latest.Sub(last) = %v, want less than %v", got, time.Second)
-				}
-				if len(told) != writes {
-					t.Errorf("len(told) = %d, want %d: %v", len(told), writes, told)
-				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Less(t, latest.Sub(last), time.Second)
+				assert.Len(t, told, writes)
 			}
-			if !slices.Equal(l.changes[:len(told)], told) {
-				t.Errorf("told = %v, want each change once, in order", told)
-			}
+			assert.True(t, slices.Equal(l.changes[:len(told)], told), "each change once, in order")
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}
 		})
 	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
 }

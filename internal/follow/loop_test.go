@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -99,41 +99,27 @@ func TestWatchLoop(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5}, version: 9, batch: 2}
 			var told []string
 			begin := time.Now()
-			if err := l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 1, until(5, &told)); err != nil {
-				t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run: %v", err)
-			}
-			if diff := cmp.Diff([]string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, told); diff != "" {
-				t.Errorf("told mismatch (-want +got):\n%s", diff)
-			}
-			if got := time.Now(); !got.Equal(begin) {
-				t.Errorf("time.Now() = %v, want %v", got, begin)
-			}
+			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 1, until(5, &told)))
+			assert.Equal(t, []string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, told)
+			assert.Equal(t, begin, time.Now())
 		},
 		"yields no bookmark for a version that it has yielded": func(t *testing.T) {
 			l := log{changes: []informer.Version{1}, version: 1}
 			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-1)
 			defer cancel()
 			var told []string
-			if err := l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)); !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)) = %v, want %v", err, context.DeadlineExceeded)
-			}
-			if want := ([]string{"change 1"}); !slices.Equal(told, want) {
-				t.Errorf("told = %q, want %q", told, want)
-			}
+			require.ErrorIs(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)), context.DeadlineExceeded)
+			assert.Equal(t, []string{"change 1"}, told)
 		},
 		"is never silent for longer than BookmarkInterval": func(t *testing.T) {
 			for _, poll := range []time.Duration{time.Millisecond, 999 * time.Millisecond, 2499 * time.Millisecond, 2501 * time.Millisecond, time.Hour} {
 				l := log{changes: []informer.Version{1}, version: 1}
 				last, told := time.Now(), 0
-				if err := l.loop(poll, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
-					if got := time.Since(last); got > backend.BookmarkInterval {
-						t.Errorf("%v: time.Since(last) = %v, want at most %v", poll, got, backend.BookmarkInterval)
-					}
+				require.NoError(t, l.loop(poll, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+					assert.LessOrEqual(t, time.Since(last), backend.BookmarkInterval, poll)
 					last, told = time.Now(), told+1
 					return told < 10
-				}); err != nil {
-					t.Fatalf("l.loop(poll, new(follow.Signal)).Run: %v", err)
-				}
+				}))
 			}
 		},
 		"sees a change at the next poll without being woken": func(t *testing.T) {
@@ -141,15 +127,9 @@ func TestWatchLoop(t *testing.T) {
 			begin := time.Now()
 			time.AfterFunc(3500*time.Microsecond, func() { l.write(1) })
 			var told []string
-			if err := l.loop(time.Millisecond, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)); err != nil {
-				t.Fatalf("l.loop(time.Millisecond, new(follow.Signal)).Run: %v", err)
-			}
-			if want := ([]string{"change 1"}); !slices.Equal(told, want) {
-				t.Errorf("told = %q, want %q", told, want)
-			}
-			if got := time.Since(begin); got != 4*time.Millisecond {
-				t.Errorf("time.Since(begin) = %v, want %v", got, 4*time.Millisecond)
-			}
+			require.NoError(t, l.loop(time.Millisecond, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, []string{"change 1"}, told)
+			assert.Equal(t, 4*time.Millisecond, time.Since(begin))
 		},
 		"sees a change at once when it is woken": func(t *testing.T) {
 			var l log
@@ -158,12 +138,8 @@ func TestWatchLoop(t *testing.T) {
 			begin := time.Now()
 			time.AfterFunc(time.Second, func() { l.write(1); wake.Wake() })
 			var told []string
-			if err := l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)); err != nil {
-				t.Fatalf("l.loop(time.Hour, &wake).Run: %v", err)
-			}
-			if got := time.Since(begin); got != time.Second {
-				t.Errorf("time.Since(begin) = %v, want %v", got, time.Second)
-			}
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, time.Second, time.Since(begin))
 		},
 		"reads again when it is woken while it reads": func(t *testing.T) {
 			var l log
@@ -171,15 +147,9 @@ func TestWatchLoop(t *testing.T) {
 			l.during = func() { l.during = nil; l.write(1); wake.Wake() }
 			begin := time.Now()
 			var told []string
-			if err := l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)); err != nil {
-				t.Fatalf("l.loop(time.Hour, &wake).Run: %v", err)
-			}
-			if want := ([]string{"change 1"}); !slices.Equal(told, want) {
-				t.Errorf("told = %q, want %q", told, want)
-			}
-			if got := time.Now(); !got.Equal(begin) {
-				t.Errorf("time.Now() = %v, want %v", got, begin)
-			}
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
+			assert.Equal(t, []string{"change 1"}, told)
+			assert.Equal(t, begin, time.Now())
 		},
 		"reads only when something has changed or a bookmark is due, if it can tell": func(t *testing.T) {
 			var l log
@@ -190,22 +160,12 @@ func TestWatchLoop(t *testing.T) {
 			}
 			time.AfterFunc(9500*time.Microsecond, func() { l.write(1) })
 			var told []string
-			if err := loop.Run(t.Context(), 0, until(2, &told)); err != nil {
-				t.Fatalf("loop.Run(ctx, 0, until(2, &told)): %v", err)
-			}
-			if want := ([]string{"change 1", "bookmark 1"}); !slices.Equal(told, want) {
-				t.Errorf("told = %q, want %q", told, want)
-			}
-			if l.reads != 3 {
-				t.Errorf("l.reads = %v, want 3", l.reads)
-			}
-			if l.asked != 10+2500 {
-				t.Errorf("l.asked = %v, want %v", l.asked, 10+2500)
-			}
+			require.NoError(t, loop.Run(t.Context(), 0, until(2, &told)))
+			assert.Equal(t, []string{"change 1", "bookmark 1"}, told)
+			assert.Equal(t, 3, l.reads)
+			assert.Equal(t, 10+2500, l.asked)
 			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
-			if got := fmt.Sprint(loop.Run(t.Context(), 1, until(2, &told))); got != "torn" {
-				t.Fatalf("loop.Run(ctx, 1, until(2, &told)) = %q, want %q", got, "torn")
-			}
+			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
 		},
 		"polls again soon after a wake-up while changes are pending": func(t *testing.T) {
 			l := log{then: follow.Settle}
@@ -217,16 +177,12 @@ func TestWatchLoop(t *testing.T) {
 			defer cancel()
 			time.AfterFunc(1500*time.Millisecond, wake.Wake)
 			time.AfterFunc(1512*time.Millisecond, l.settle)
-			if err := l.loop(400*time.Millisecond, &wake).Run(ctx, 0, until(1, new([]string))); !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("l.loop(400*time.Millisecond, &wake).Run = %v, want %v", err, context.DeadlineExceeded)
-			}
+			require.ErrorIs(t, l.loop(400*time.Millisecond, &wake).Run(ctx, 0, until(1, new([]string))), context.DeadlineExceeded)
 			var want []time.Duration
 			for _, ms := range []time.Duration{0, 5, 15, 35, 75, 155, 315, 400, 800, 1200, 1500, 1505, 1515, 1600} {
 				want = append(want, ms*time.Millisecond)
 			}
-			if diff := cmp.Diff(want, reads); diff != "" {
-				t.Errorf("reads mismatch (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, want, reads)
 		},
 		"reads changes after a wake-up within its duration plus 5 ms": func(t *testing.T) {
 			for took := 500 * time.Microsecond; took < 400*time.Millisecond; took = took * 5 / 4 {
@@ -234,15 +190,9 @@ func TestWatchLoop(t *testing.T) {
 				begin := time.Now()
 				time.AfterFunc(took, func() { l.write(1) })
 				var told []string
-				if err := l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)); err != nil {
-					t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run: %v", err)
-				}
-				if want := ([]string{"change 1"}); !slices.Equal(told, want) {
-					t.Errorf("told = %q, want %q", told, want)
-				}
-				if got, limit := time.Since(begin)-took, took+5*time.Millisecond; got > limit {
-					t.Errorf("time.Since(begin)-took = %v, want at most %v", got, limit)
-				}
+				require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
+				assert.Equal(t, []string{"change 1"}, told)
+				assert.LessOrEqual(t, time.Since(begin)-took, took+5*time.Millisecond)
 			}
 		},
 		"pauses before waiting but not between pages": func(t *testing.T) {
@@ -256,27 +206,19 @@ func TestWatchLoop(t *testing.T) {
 				}
 				return nil
 			}
-			if got := fmt.Sprint(loop.Run(t.Context(), 0, until(9, &told))); got != "restless" {
-				t.Fatalf("loop.Run(ctx, 0, until(9, &told)) = %q, want %q", got, "restless")
-			}
-			if want := ([]string{"3 events, 4 reads", "3 events, 5 reads"}); !slices.Equal(at, want) {
-				t.Errorf("at = %q, want %q", at, want)
-			}
+			require.EqualError(t, loop.Run(t.Context(), 0, until(9, &told)), "restless")
+			assert.Equal(t, []string{"3 events, 4 reads", "3 events, 5 reads"}, at)
 		},
 		"reads the next page while it yields one": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5, 6}, version: 6, batch: 2}
 			l.during = func() { time.Sleep(20 * time.Millisecond) }
 			begin, told := time.Now(), 0
-			if err := l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
 				time.Sleep(15 * time.Millisecond)
 				told++
 				return told < 6
-			}); err != nil {
-				t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run: %v", err)
-			}
-			if got := time.Since(begin); got != 110*time.Millisecond {
-				t.Errorf("one read, and three yielded pages: time.Since(begin) = %v, want %v", got, 110*time.Millisecond)
-			}
+			}))
+			assert.Equal(t, 110*time.Millisecond, time.Since(begin), "one read, and three yielded pages")
 		},
 		"yields no bookmark older than an event": func(t *testing.T) {
 			pages := []follow.Page[string]{ // of one transaction, whose version is 8
@@ -292,24 +234,16 @@ func TestWatchLoop(t *testing.T) {
 				return p, nil
 			}
 			var told []string
-			if err := loop.Run(t.Context(), 4, until(3, &told)); err != nil {
-				t.Fatalf("loop.Run(ctx, 4, until(3, &told)): %v", err)
-			}
-			if want := ([]string{"change 7", "bookmark 7", "change 8"}); !slices.Equal(told, want) {
-				t.Errorf("told = %q, want %q", told, want)
-			}
+			require.NoError(t, loop.Run(t.Context(), 4, until(3, &told)))
+			assert.Equal(t, []string{"change 7", "bookmark 7", "change 8"}, told)
 		},
 		"ends with the error of a read, and with the cause of its context": func(t *testing.T) {
 			l := log{err: errors.New("broken")}
-			if got := fmt.Sprint(l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, new([]string)))); got != "broken" {
-				t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run = %q, want %q", got, "broken")
-			}
+			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, new([]string))), "broken")
 			l.err = nil
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(errors.New("gone"))
-			if got := fmt.Sprint(l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(1, new([]string)))); got != "gone" {
-				t.Fatalf("l.loop(time.Hour, new(follow.Signal)).Run = %q, want %q", got, "gone")
-			}
+			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(1, new([]string))), "gone")
 		},
 		"all waiters are woken": func(t *testing.T) {
 			var wake follow.Signal

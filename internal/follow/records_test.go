@@ -3,13 +3,13 @@ package follow_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -39,35 +39,21 @@ func TestRecordsYieldsChangesMatchingQuery(t *testing.T) {
 		begin := time.Now()
 		loop := follow.Records(time.Hour, new(follow.Signal), backend.Query{Prefix: "a/"}, batch, changes)
 		var told []backend.Change
-		if err := loop.Run(t.Context(), 0, func(c backend.Change) bool {
+		require.NoError(t, loop.Run(t.Context(), 0, func(c backend.Change) bool {
 			told = append(told, c)
 			return c.Version < version
-		}); err != nil {
-			t.Fatalf("loop.Run: %v", err)
-		}
-		if diff := cmp.Diff([]backend.Change{
+		}))
+		assert.Equal(t, []backend.Change{
 			all[0], {Version: 2}, all[2], all[3], {Version: 7},
-		}, told); diff != "" {
-			t.Errorf("told mismatch (-want +got):\n%s", diff)
-		}
-		if want := ([]informer.Version{0, 2, 4}); !slices.Equal(asked, want) {
-			t.Errorf("a full batch is read on at once: asked = %v, want %v", asked, want)
-		}
-		if got := time.Now(); !got.Equal(begin) {
-			t.Errorf("time.Now() = %v, want %v", got, begin)
-		}
+		}, told)
+		assert.Equal(t, []informer.Version{0, 2, 4}, asked, "a full batch is read on at once")
+		assert.Equal(t, begin, time.Now())
 		told = nil
-		if err := loop.Run(t.Context(), 2, func(c backend.Change) bool {
+		require.NoError(t, loop.Run(t.Context(), 2, func(c backend.Change) bool {
 			told = append(told, c)
 			return false
-		}); err != nil {
-			t.Fatalf("loop.Run: %v", err)
-		}
-		if len(told) != 1 {
-			t.Errorf("it ends where the consumer stops: len(told) = %d, want 1: %v", len(told), told)
-		}
-		if got := fmt.Sprint(loop.Run(t.Context(), version+1, func(backend.Change) bool { return true })); got != "beyond the end" {
-			t.Fatalf("loop.Run = %q, want %q", got, "beyond the end")
-		}
+		}))
+		assert.Len(t, told, 1, "it ends where the consumer stops")
+		require.EqualError(t, loop.Run(t.Context(), version+1, func(backend.Change) bool { return true }), "beyond the end")
 	})
 }

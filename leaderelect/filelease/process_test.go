@@ -16,7 +16,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
@@ -45,56 +46,34 @@ func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	s := openFiles(t, fastDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	for range 12 {
 		child := counter(t, s.dir, 1_000_000)
 		out, err := child.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, child.Start())
 		acked, lines := 0, bufio.NewScanner(out)
 		for range 1 + random.IntN(4) {
-			if !lines.Scan() {
-				t.Fatal("lines.Scan() is false")
-			}
+			require.True(t, lines.Scan())
 			acked = atoi(t, lines.Text())
 		}
 		for range random.IntN(20_000) { // it is in the next update now; kill it anywhere in there
 			runtime.Gosched()
 		}
-		if err := child.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, child.Process.Kill())
 		for lines.Scan() { // the replies before it died
 			acked = atoi(t, lines.Text())
 		}
-		if err := child.Wait(); err == nil {
-			t.Fatal("it was killed: child.Wait() = nil, want an error")
-		}
+		require.Error(t, child.Wait(), "it was killed")
 
 		e, err := s.Get(context.Background(), "counter")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		n := atoi(t, string(e.Value[:bytes.IndexByte(e.Value, '\n')]))
-		if diff := cmp.Diff(counterValue(n), e.Value); diff != "" {
-			t.Fatalf("the value is complete: e.Value mismatch (-want +got):\n%s", diff)
-		}
-		if want := uint64(n); e.Term != want {
-			t.Fatalf("e.Term = %v, want %v", e.Term, want)
-		}
-		if n < acked {
-			t.Fatalf("every acknowledged write is there: n = %v, want at least %v", n, acked)
-		}
-		if limit := acked + 1; n > limit {
-			t.Fatalf("and at most the one in flight: n = %v, want at most %v", n, limit)
-		}
+		require.Equal(t, counterValue(n), e.Value, "the value is complete")
+		require.Equal(t, uint64(n), e.Term)
+		require.GreaterOrEqual(t, n, acked, "every acknowledged write is there")
+		require.LessOrEqual(t, n, acked+1, "and at most the one in flight")
 	}
 }
 
@@ -103,31 +82,21 @@ func TestCompetingProcessesLoseNoUpdate(t *testing.T) {
 	const processes, times = 3, 15
 	s := openFiles(t, fastDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	var children []*exec.Cmd
 	for range processes {
 		child := counter(t, s.dir, times)
 		child.Stdout = io.Discard
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, child.Start())
 		children = append(children, child)
 	}
 	for _, child := range children {
-		if err := child.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, child.Wait())
 	}
 	e, err := s.Get(context.Background(), "counter")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e.Term != uint64(processes*times) {
-		t.Errorf("e.Term = %v, want %v", e.Term, uint64(processes*times))
-	}
+	require.NoError(t, err)
+	assert.Equal(t, uint64(processes*times), e.Term)
 }
 
 // counter returns this test binary as a process that increments the counter.
@@ -177,8 +146,6 @@ func counterValue(n int) []byte {
 func atoi(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return n
 }

@@ -9,6 +9,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -24,9 +27,7 @@ type chain map[string]string
 // wrote notes a write that has replaced a version. Two that have replaced the same are a lost update.
 func (c chain) wrote(t testing.TB, before, after string) {
 	t.Helper()
-	if c[before] != "" {
-		t.Fatalf(`two writes have replaced %q: c[before] = %q, want ""`, before, c[before])
-	}
+	require.Empty(t, c[before], "two writes have replaced %q", before)
 	c[before] = after
 }
 
@@ -57,9 +58,7 @@ func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 				dir := fastDir(t)
 				here, there := openFiles(t, dir), openFiles(t, dir)
 				first, err := there.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				all, have := chain{}, first
 				reached := false
 
@@ -72,16 +71,12 @@ func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 					reached = true
 					for range writes {
 						now, err := there.Get(t.Context(), "lease")
-						if err != nil {
-							t.Fatal(err)
-						}
+						require.NoError(t, err)
 						if now.Version != have.Version { // written by the suspended one
 							all.wrote(t, have.Version, now.Version)
 						}
 						have, err = there.Update(t.Context(), now)
-						if err != nil {
-							t.Fatalf("others are blocked: %v", err)
-						}
+						require.NoError(t, err, "others are blocked")
 						all.wrote(t, now.Version, have.Version)
 					}
 				})
@@ -90,31 +85,17 @@ func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 				case err == nil && all[first.Version] == "":
 					all.wrote(t, first.Version, mine.Version)
 				case err == nil:
-					if all[first.Version] != mine.Version {
-						t.Fatalf("an overtaken write is acknowledged: all[first.Version] = %q, want %q", all[first.Version], mine.Version)
-					}
+					require.Equal(t, mine.Version, all[first.Version], "an overtaken write is acknowledged")
 				case errors.Is(err, leaderelect.ErrConflict):
-					if all[first.Version] == "" {
-						t.Fatal("a conflict without another writer: all[first.Version] is empty")
-					}
+					require.NotEmpty(t, all[first.Version], "a conflict without another writer")
 				}
-				if !reached {
-					t.Fatal("reached is false")
-				}
+				require.True(t, reached)
 				now, err := there.Get(t.Context(), "lease")
-				if err != nil {
-					t.Fatal(err)
-				}
-				if want := all.end(first.Version); now.Version != want {
-					t.Errorf("the record is the last that was acknowledged: now.Version = %q, want %q", now.Version, want)
-				}
+				require.NoError(t, err)
+				assert.Equal(t, all.end(first.Version), now.Version, "the record is the last that was acknowledged")
 				left, err := filepath.Glob(filepath.Join(dir, "lease.d", "*"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := len(left); got > 66 {
-					t.Errorf("%q: len(left) = %v, want at most 66", left, got)
-				}
+				require.NoError(t, err)
+				assert.LessOrEqual(t, len(left), 66, "%q", left)
 			})
 		}
 	}
@@ -152,9 +133,7 @@ func interleave(t *testing.T, schedule, steps int) {
 	dir := fastDir(t)
 	other := openFiles(t, dir)
 	first, err := other.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	all := chain{}
 	var writers [2]stepper
 	for i := range writers {
@@ -166,16 +145,12 @@ func interleave(t *testing.T, schedule, steps int) {
 			have := first.Version
 			for range 2 {
 				now, err := other.Get(t.Context(), "lease")
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if now.Version != have { // what one of the two has written
 					all.wrote(t, have, now.Version)
 				}
 				next, err := other.Update(t.Context(), now)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				all.wrote(t, now.Version, next.Version)
 				have = next.Version
 			}
@@ -187,18 +162,12 @@ func interleave(t *testing.T, schedule, steps int) {
 		case *w.err == nil && all[first.Version] != *w.version:
 			all.wrote(t, first.Version, *w.version)
 		case errors.Is(*w.err, leaderelect.ErrConflict):
-			if all[first.Version] == *w.version {
-				t.Fatalf("schedule %b: a conflict that has written: all[first.Version] = %q, want another", schedule, all[first.Version])
-			}
+			require.NotEqual(t, *w.version, all[first.Version], "schedule %b: a conflict that has written", schedule)
 		}
 	}
 	now, err := other.Get(t.Context(), "lease")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := all.end(first.Version); now.Version != want {
-		t.Fatalf("schedule %b: the record is the last that was acknowledged: now.Version = %q, want %q", schedule, now.Version, want)
-	}
+	require.NoError(t, err)
+	require.Equal(t, all.end(first.Version), now.Version, "schedule %b: the record is the last that was acknowledged", schedule)
 }
 
 // stepper is a write that goes from step to step when it is told to.

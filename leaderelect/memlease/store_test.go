@@ -3,12 +3,12 @@ package memlease_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
@@ -26,41 +26,27 @@ func TestWatchYieldsCurrentRecordAndEveryChange(t *testing.T) {
 		go func() {
 			defer close(done)
 			for e, err := range s.Watch(ctx, key) {
-				if err != nil {
-					t.Error(err)
-				}
-				if e.Key != key {
-					t.Errorf("e.Key = %q, want %q", e.Key, key)
-				}
-				if got, want := e.Value == nil, e.Version == ""; got != want {
-					t.Errorf("e.Value == nil = %v, want %v", got, want)
-				}
+				assert.NoError(t, err)
+				assert.Equal(t, key, e.Key)
+				assert.Equal(t, e.Version == "", e.Value == nil)
 				seen = append(seen, string(e.Value))
 			}
 		}()
 		expect := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff(want, seen); diff != "" {
-				t.Fatalf("seen mismatch (-want +got):\n%s", diff)
-			}
+			require.Equal(t, want, seen)
 		}
 		expect("")
 		e, err := s.Create(ctx, leaderelect.Entry{Key: key, Value: []byte("a")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		expect("", "a")
 		_, err = s.Create(ctx, leaderelect.Entry{Key: "another", Value: []byte("x")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		expect("", "a")
 		e.Value = []byte("b")
 		_, err = s.Update(ctx, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		expect("", "a", "b")
 		s.Delete(key)
 		expect("", "a", "b", "")
@@ -90,9 +76,7 @@ func TestSlowWatchYieldsNewestState(t *testing.T) {
 				break
 			}
 		}
-		if want := ([]byte{0, 100}); !slices.Equal(seen, want) {
-			t.Errorf("seen = %v, want %v", seen, want)
-		}
+		assert.Equal(t, []byte{0, 100}, seen)
 	})
 }
 
@@ -105,28 +89,18 @@ func TestListReturnsSortedKeysWithPrefix(t *testing.T) {
 		"": {"", "A/1", "a", "a/1", "a/10", "a/2", "b"}, "a/": {"a/1", "a/10", "a/2"}, "a/1": {"a/1", "a/10"}, "c": nil,
 	} {
 		list, err := s.List(t.Context(), prefix)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var keys []string
 		for _, e := range list {
 			keys = append(keys, e.Key)
 			got, err := s.Get(t.Context(), e.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(got, e); diff != "" {
-				t.Errorf("e mismatch (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, got, e)
 			e.Value[0] = '#'
 			again, _ := s.Get(t.Context(), e.Key)
-			if diff := cmp.Diff(got, again); diff != "" {
-				t.Errorf("a copy: again mismatch (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, got, again, "a copy")
 		}
-		if diff := cmp.Diff(want, keys); diff != "" {
-			t.Errorf("%q: keys mismatch (-want +got):\n%s", prefix, diff)
-		}
+		assert.Equal(t, want, keys, "%q", prefix)
 	}
 }
 
@@ -135,33 +109,19 @@ func TestFloorGrowsWithEveryWriteAndIsKept(t *testing.T) {
 	var last uint64
 	for range 3 {
 		e, err := s.Create(t.Context(), leaderelect.Entry{Key: key, Floor: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Floor <= last {
-			t.Fatalf("e.Floor = %v, want more than %v", e.Floor, last)
-		}
+		require.NoError(t, err)
+		require.Greater(t, e.Floor, last)
 		last = e.Floor
 		e, err = s.Update(t.Context(), e)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Floor <= last {
-			t.Fatalf("e.Floor = %v, want more than %v", e.Floor, last)
-		}
+		require.NoError(t, err)
+		require.Greater(t, e.Floor, last)
 		last = e.Floor
 		got, err := s.Get(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Floor != last {
-			t.Fatalf("got.Floor = %v, want %v", got.Floor, last)
-		}
+		require.NoError(t, err)
+		require.Equal(t, last, got.Floor)
 		s.Delete(key)
 	}
-	if last >= uint64(1000) {
-		t.Errorf("last = %v, want less than %v", last, uint64(1000))
-	}
+	assert.Less(t, last, uint64(1000))
 }
 
 func TestFaults(t *testing.T) {
@@ -174,50 +134,28 @@ func TestFaults(t *testing.T) {
 
 		s.Inject(memlease.Faults{Before: fail, After: note})
 		e, err := s.Create(t.Context(), leaderelect.Entry{Key: key})
-		if !errors.Is(err, boom) {
-			t.Fatalf("err = %v, want %v", err, boom)
-		}
-		if diff := cmp.Diff(leaderelect.Entry{}, e); diff != "" {
-			t.Errorf("e mismatch (-want +got):\n%s", diff)
-		}
-		if len(calls) != 0 {
-			t.Errorf("calls = %v, want none", calls)
-		}
+		require.ErrorIs(t, err, boom)
+		assert.Zero(t, e)
+		assert.Empty(t, calls)
 		s.Inject(memlease.Faults{Before: note, After: fail})
 		e, err = s.Create(t.Context(), leaderelect.Entry{Key: key, Value: []byte("a")})
-		if !errors.Is(err, boom) {
-			t.Fatalf("the reply is lost: err = %v, want %v", err, boom)
-		}
-		if diff := cmp.Diff(leaderelect.Entry{}, e); diff != "" {
-			t.Errorf("e mismatch (-want +got):\n%s", diff)
-		}
+		require.ErrorIs(t, err, boom, "the reply is lost")
+		assert.Zero(t, e)
 		_, err = s.List(t.Context(), "le")
-		if !errors.Is(err, boom) {
-			t.Fatalf("err = %v, want %v", err, boom)
-		}
-		if diff := cmp.Diff([]memlease.Call{{Op: "create", Key: key}, {Op: "list", Key: "le"}}, calls); diff != "" {
-			t.Errorf("calls mismatch (-want +got):\n%s", diff)
-		}
+		require.ErrorIs(t, err, boom)
+		assert.Equal(t, []memlease.Call{{Op: "create", Key: key}, {Op: "list", Key: "le"}}, calls)
 
 		s.Inject(memlease.Faults{Before: func(ctx context.Context, _ memlease.Call) error { return wait.Sleep(ctx, time.Hour) }})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
 		_, err = s.Get(ctx, key)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("err = %v, want %v", err, context.DeadlineExceeded)
-		}
-		if got := time.Since(begin); got != time.Second {
-			t.Errorf("time.Since(begin) = %v, want %v", got, time.Second)
-		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, time.Second, time.Since(begin))
 
 		s.Inject(memlease.Faults{})
 		e, err = s.Get(t.Context(), key)
-		if err != nil {
-			t.Fatalf("it took effect: %v", err)
-		}
-		if got := string(e.Value); got != "a" {
-			t.Errorf("string(e.Value) = %q, want %q", got, "a")
-		}
+		require.NoError(t, err, "it took effect")
+		assert.Equal(t, "a", string(e.Value))
 	})
 }

@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -44,16 +45,10 @@ func TestRecordDoesNotExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memlease.New()
 		want, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(365 * 24 * time.Hour)
 		got, err := s.Get(t.Context(), "lease")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("got mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
 	})
 }

@@ -3,14 +3,13 @@ package redislease_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -45,29 +44,17 @@ func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	s := must(redislease.New(m, redislease.Config{}))
 	m.twice = true
 	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := s.Get(ctx, "lease")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(first, got); diff != "" {
-		t.Errorf("got mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, first, got)
 
 	m.twice = true
 	second, err := s.Update(ctx, first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second.Version == first.Version {
-		t.Errorf("second.Version = %q, want another", second.Version)
-	}
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Version, second.Version)
 	_, err = s.Update(ctx, first)
-	if !errors.Is(err, leaderelect.ErrConflict) {
-		t.Fatalf("err = %v, want %v", err, leaderelect.ErrConflict)
-	}
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
 }
 
 func TestPrefixesSeparateStores(t *testing.T) {
@@ -75,16 +62,10 @@ func TestPrefixesSeparateStores(t *testing.T) {
 	m := newModel()
 	a, b := must(redislease.New(m, redislease.Config{})), must(redislease.New(m, redislease.Config{Prefix: "{b}"}))
 	_, err := a.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = b.Get(ctx, "lease")
-	if !errors.Is(err, leaderelect.ErrNotFound) {
-		t.Fatalf("err = %v, want %v", err, leaderelect.ErrNotFound)
-	}
-	if _, ok := m.hashes["{leases}:lease"]; !ok {
-		t.Errorf("m.hashes = %v, want it to contain %v", m.hashes, "{leases}:lease")
-	}
+	require.ErrorIs(t, err, leaderelect.ErrNotFound)
+	assert.Contains(t, m.hashes, "{leases}:lease")
 }
 
 func TestListReadsPagesOfOneHundred(t *testing.T) {
@@ -93,21 +74,13 @@ func TestListReadsPagesOfOneHundred(t *testing.T) {
 	s := must(redislease.New(m, redislease.Config{}))
 	for i := range 250 {
 		_, err := s.Create(ctx, leaderelect.Entry{Key: strings.Repeat("k", i), Term: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 	m.calls = 0
 	list, err := s.List(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 250 {
-		t.Errorf("len(list) = %d, want 250: %v", len(list), list)
-	}
-	if m.calls != 4 {
-		t.Errorf("m.calls = %v, want 4", m.calls)
-	}
+	require.NoError(t, err)
+	assert.Len(t, list, 250)
+	assert.Equal(t, 4, m.calls)
 }
 
 func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
@@ -121,24 +94,14 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 		m := newModel()
 		s := must(redislease.New(m, redislease.Config{}))
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		m.answer = func(any) (any, error) { return reply, nil }
 		vague := func(err error) {
 			t.Helper()
-			if got := fmt.Sprint(err); !strings.Contains(got, "unexpected reply") {
-				t.Fatalf("%v: err = %q, want an error that contains %q", reply, got, "unexpected reply")
-			}
-			if errors.Is(err, leaderelect.ErrConflict) {
-				t.Fatalf("err = %v, want another error", err)
-			}
-			if errors.Is(err, leaderelect.ErrNotFound) {
-				t.Fatalf("err = %v, want another error", err)
-			}
-			if errors.Is(err, redislease.ErrFenced) {
-				t.Fatalf("err = %v, want another error", err)
-			}
+			require.ErrorContains(t, err, "unexpected reply", "%v", reply)
+			require.NotErrorIs(t, err, leaderelect.ErrConflict)
+			require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+			require.NotErrorIs(t, err, redislease.ErrFenced)
 		}
 		_, err = s.Get(ctx, "lease")
 		vague(err)
@@ -152,16 +115,12 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 	for _, reply := range []any{nil, "a", []any{int64(1)}} {
 		m.answer = func(any) (any, error) { return reply, nil }
 		_, err := s.List(ctx, "")
-		if got := fmt.Sprint(err); !strings.Contains(got, "unexpected reply") {
-			t.Fatalf("err = %q, want an error that contains %q", got, "unexpected reply")
-		}
+		require.ErrorContains(t, err, "unexpected reply")
 	}
 	for _, reply := range []any{nil, int64(1), []any{int64(1), "a", "b"}} {
 		m.answer = func(any) (any, error) { return reply, nil }
 		_, err := s.GuardedTerm(ctx, "lease", 1, "", nil)
-		if got := fmt.Sprint(err); !strings.Contains(got, "unexpected reply") {
-			t.Fatalf("err = %q, want an error that contains %q", got, "unexpected reply")
-		}
+		require.ErrorContains(t, err, "unexpected reply")
 	}
 }
 
@@ -179,18 +138,12 @@ func TestGuardedScriptHasDeadlineOfLease(t *testing.T) {
 		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 			_, err := s.Guarded(l.Context(), "", nil)
-			if want := l.Deadline(); !deadline.Equal(want) {
-				t.Errorf("deadline = %v, want %v", deadline, want)
-			}
+			assert.Equal(t, l.Deadline(), deadline)
 			return err
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := elector.RunOnce(context.Background()); err != nil {
-		t.Fatalf("elector.RunOnce(context.Background()): %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
 func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
@@ -198,9 +151,7 @@ func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 	m.script = func([]string, []any) any { return nil }
 	s := must(redislease.New(m, redislease.Config{}))
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var past context.Context
 	for range 2 {
 		elector, err := leaderelect.New(leaderelect.Config{
@@ -211,18 +162,12 @@ func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 					return nil
 				}
 				_, err := s.Guarded(past, "...", nil)
-				if got, want := fmt.Sprint(err), `redislease: guard by "lease": term 1: redislease: term is over`; got != want {
-					t.Fatalf("err = %q, want %q", got, want)
-				}
+				require.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
 				return nil
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := elector.RunOnce(t.Context()); err != nil {
-			t.Fatalf("elector.RunOnce(ctx): %v", err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, elector.RunOnce(t.Context()))
 	}
 }
 
@@ -234,12 +179,8 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	runs := 0
 	m.script = func(keys []string, args []any) any {
 		runs++
-		if want := ([]string{"{leases}:k"}); !slices.Equal(keys, want) {
-			t.Errorf("keys = %q, want %q", keys, want)
-		}
-		if diff := cmp.Diff([]any{"v", 7}, args); diff != "" {
-			t.Errorf("args mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, []string{"{leases}:k"}, keys)
+		assert.Equal(t, []any{"v", 7}, args)
 		return "done"
 	}
 	lead := func(f func(ctx context.Context)) {
@@ -247,66 +188,38 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 			Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { f(ctx); return nil },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := elector.RunOnce(context.Background()); err != nil {
-			t.Fatalf("elector.RunOnce(context.Background()): %v", err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, elector.RunOnce(context.Background()))
 	}
 	var past context.Context
 	lead(func(ctx context.Context) {
 		past = context.WithoutCancel(ctx)
 		got, err := s.Guarded(ctx, "...", []string{"{leases}:k"}, "v", 7)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != any("done") {
-			t.Errorf("got = %v, want %v", got, "done")
-		}
+		require.NoError(t, err)
+		assert.Equal(t, "done", got)
 	})
 	lead(func(ctx context.Context) {
 		_, err := s.Guarded(past, "...", []string{"{leases}:k"}, "v", 7)
-		if !errors.Is(err, redislease.ErrFenced) {
-			t.Fatalf("err = %v, want %v", err, redislease.ErrFenced)
-		}
-		if got, want := fmt.Sprint(err), `redislease: guard by "lease": term 1: redislease: term is over`; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
-		if runs != 1 {
-			t.Errorf("runs = %v, want 1", runs)
-		}
+		require.ErrorIs(t, err, redislease.ErrFenced)
+		assert.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
+		assert.Equal(t, 1, runs)
 		m.script = func([]string, []any) any { return nil }
 		got, err := s.Guarded(ctx, "...", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got != nil {
-			t.Errorf("got = %v, want nil", got)
-		}
+		require.NoError(t, err)
+		assert.Nil(t, got)
 		m.answer = func(any) (any, error) { return nil, errNetwork }
 		_, err = s.Guarded(ctx, "...", nil)
-		if !errors.Is(err, errNetwork) {
-			t.Fatalf("err = %v, want %v", err, errNetwork)
-		}
-		if errors.Is(err, redislease.ErrFenced) {
-			t.Fatalf("err = %v, want another error", err)
-		}
+		require.ErrorIs(t, err, errNetwork)
+		require.NotErrorIs(t, err, redislease.ErrFenced)
 		m.answer = func(any) (any, error) { return []any{int64(1), errScript}, nil }
 		_, err = s.Guarded(ctx, "return redis.error_reply('no')", nil)
-		if !errors.Is(err, errScript) {
-			t.Fatalf("clients return a script error in its place: err = %v, want %v", err, errScript)
-		}
+		require.ErrorIs(t, err, errScript, "clients return a script error in its place")
 		m.answer = nil
 	})
 	_, err := s.Guarded(context.Background(), "...", nil)
-	if got, want := fmt.Sprint(err), `redislease: guard: the context belongs to no leadership`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, `redislease: guard: the context belongs to no leadership`)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
 	_, err = s.GuardedTerm(ended, "lease", 2, "...", nil)
-	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("err = %v, want %v", err, context.Canceled)
-	}
+	require.ErrorIs(t, err, context.Canceled)
 }

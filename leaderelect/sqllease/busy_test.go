@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
@@ -64,15 +66,9 @@ func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 				defer cancel()
 				begin := time.Now()
 				err := calls(s)[name](ctx)
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Fatalf("err = %v, want %v", err, context.DeadlineExceeded)
-				}
-				if !errors.Is(err, busy) {
-					t.Fatalf("err = %v, want %v", err, busy)
-				}
-				if got := time.Since(begin); got != time.Second {
-					t.Errorf("time.Since(begin) = %v, want %v", got, time.Second)
-				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, busy)
+				assert.Equal(t, time.Second, time.Since(begin))
 
 				synctest.Wait() // database/sql rolls back in the background
 				released := time.Now().Add(time.Second)
@@ -83,12 +79,8 @@ func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 					return nil
 				}
 				server.types = map[string]string{"value": "blob"}
-				if err := calls(s)[name](t.Context()); err != nil {
-					t.Fatalf("calls(s)[name](ctx): %v", err)
-				}
-				if got := time.Since(released); got.Abs() > 10*time.Millisecond {
-					t.Errorf("the call ended %v after the lock was released, want at most 10ms", got)
-				}
+				require.NoError(t, calls(s)[name](t.Context()))
+				assert.WithinDuration(t, released, time.Now(), 10*time.Millisecond)
 			})
 		})
 	}
@@ -111,9 +103,7 @@ func TestOtherErrorsAreNotRetried(t *testing.T) {
 				return c.err
 			}
 			for name, call := range calls(s) {
-				if err := call(t.Context()); !errors.Is(err, c.err) {
-					t.Fatalf("%v: call(ctx) = %v, want %v", name, err, c.err)
-				}
+				require.ErrorIs(t, call(t.Context()), c.err, name)
 			}
 		})
 	}

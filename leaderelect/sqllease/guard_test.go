@@ -4,11 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
@@ -21,12 +22,8 @@ func leading(t *testing.T, s leaderelect.LeaseStore, f func(ctx context.Context)
 		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { f(ctx); return nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := elector.RunOnce(context.Background()); err != nil {
-		t.Fatalf("elector.RunOnce(context.Background()): %v", err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, elector.RunOnce(context.Background()))
 }
 
 func TestOnlyCurrentLeadersTransactionCommits(t *testing.T) {
@@ -35,21 +32,13 @@ func TestOnlyCurrentLeadersTransactionCommits(t *testing.T) {
 	leading(t, s, func(ctx context.Context) {
 		past = context.WithoutCancel(ctx)
 		server.log = nil
-		if err := s.Transact(ctx, func(*sql.Tx) error { return nil }); err != nil {
-			t.Fatalf("s.Transact: %v", err)
-		}
-		if want := ([]string{s.GuardQuery(), "COMMIT"}); !slices.Equal(server.log, want) {
-			t.Errorf("server.log = %q, want %q", server.log, want)
-		}
+		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
+		assert.Equal(t, []string{s.GuardQuery(), "COMMIT"}, server.log)
 
 		server.log = nil
 		mine := errors.New("mine")
-		if got := s.Transact(ctx, func(*sql.Tx) error { return mine }); got != mine {
-			t.Fatalf("s.Transact = %v, want %v", got, mine)
-		}
-		if want := ([]string{s.GuardQuery(), "ROLLBACK"}); !slices.Equal(server.log, want) {
-			t.Errorf("server.log = %q, want %q", server.log, want)
-		}
+		require.Equal(t, mine, s.Transact(ctx, func(*sql.Tx) error { return mine }))
+		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
 
 		server.before = func(query string) error {
 			if query == "COMMIT" {
@@ -57,76 +46,44 @@ func TestOnlyCurrentLeadersTransactionCommits(t *testing.T) {
 			}
 			return nil
 		}
-		if err := s.Transact(ctx, func(*sql.Tx) error { return nil }); !errors.Is(err, errNetwork) {
-			t.Fatalf("s.Transact = %v, want %v", err, errNetwork)
-		}
+		require.ErrorIs(t, s.Transact(ctx, func(*sql.Tx) error { return nil }), errNetwork)
 		server.before = func(string) error { return errNetwork }
 		err := s.Transact(ctx, func(*sql.Tx) error { t.Error("f is called without a guard"); return nil })
-		if !errors.Is(err, errNetwork) {
-			t.Fatalf("err = %v, want %v", err, errNetwork)
-		}
-		if errors.Is(err, sqllease.ErrFenced) {
-			t.Fatalf("err = %v, want another error", err)
-		}
+		require.ErrorIs(t, err, errNetwork)
+		require.NotErrorIs(t, err, sqllease.ErrFenced)
 		server.before = nil
 	})
 	server.log = nil
 	err := s.Transact(past, func(*sql.Tx) error { t.Error("f is called after the leadership ended"); return nil })
-	if !errors.Is(err, sqllease.ErrFenced) {
-		t.Fatalf("err = %v, want %v", err, sqllease.ErrFenced)
-	}
-	if !errors.Is(err, leaderelect.ErrTermEnded) {
-		t.Fatalf("err = %v, want %v", err, leaderelect.ErrTermEnded)
-	}
-	if want := ([]string{"ROLLBACK"}); !slices.Equal(server.log, want) {
-		t.Errorf("by its own clock: server.log = %q, want %q", server.log, want)
-	}
+	require.ErrorIs(t, err, sqllease.ErrFenced)
+	require.ErrorIs(t, err, leaderelect.ErrTermEnded)
+	assert.Equal(t, []string{"ROLLBACK"}, server.log, "by its own clock")
 
 }
 
 func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	leading(t, s, func(ctx context.Context) {
-		if err := s.Transact(ctx, func(*sql.Tx) error { return nil }); err != nil {
-			t.Fatalf("s.Transact: %v", err)
-		}
+		require.NoError(t, s.Transact(ctx, func(*sql.Tx) error { return nil }))
 		e, err := s.Get(ctx, "lease")
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		e.Term = 2
 		_, err = s.Update(ctx, e)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		server.log = nil
 		err = s.Transact(ctx, func(*sql.Tx) error { t.Error("f is called"); return nil })
-		if !errors.Is(err, sqllease.ErrFenced) {
-			t.Fatalf("err = %v, want %v", err, sqllease.ErrFenced)
-		}
-		if got, want := fmt.Sprint(err), `sqllease: guard by "lease": term 1: sqllease: term is over`; got != want {
-			t.Errorf("err = %q, want %q", got, want)
-		}
-		if want := ([]string{s.GuardQuery(), "ROLLBACK"}); !slices.Equal(server.log, want) {
-			t.Errorf("server.log = %q, want %q", server.log, want)
-		}
+		require.ErrorIs(t, err, sqllease.ErrFenced)
+		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
+		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
 	})
 }
 
 func TestGuardRequiresLeadership(t *testing.T) {
 	_, s := newStore(t, sqllease.Config{})
 	err := s.Transact(context.Background(), nil)
-	if got, want := fmt.Sprint(err), `sqllease: guard: the context belongs to no leadership`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
-	if errors.Is(err, sqllease.ErrFenced) {
-		t.Errorf("err = %v, want another error", err)
-	}
-	if err := s.GuardTerm(context.Background(), nil, "lease", math.MaxUint64); !errors.Is(err, sqllease.ErrFenced) {
-		t.Fatalf(`s.GuardTerm(context.Background(), nil, "lease", math.MaxUint64) = %v, want %v`, err, sqllease.ErrFenced)
-	}
+	require.EqualError(t, err, `sqllease: guard: the context belongs to no leadership`)
+	assert.NotErrorIs(t, err, sqllease.ErrFenced)
+	require.ErrorIs(t, s.GuardTerm(context.Background(), nil, "lease", math.MaxUint64), sqllease.ErrFenced)
 }

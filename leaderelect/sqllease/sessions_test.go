@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -17,9 +17,7 @@ import (
 func newSessions(t testing.TB, db *sql.DB) *sqllease.Sessions {
 	t.Helper()
 	s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -43,49 +41,27 @@ func TestSessionEndsWithHoldersConnection(t *testing.T) {
 		s := newSessions(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		if err := s.Gone(ctx, "a"); err != nil {
-			t.Fatalf(`no process holds it: s.Gone(ctx, "a"): %v`, err)
-		}
+		require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
 		end := hold(ctx, s, "a")
-		if got, want := fmt.Sprint(s.Hold(ctx, "a", func() { t.Error("it is held twice") })), "another connection has its lock"; !strings.Contains(got, want) {
-			t.Fatalf("s.Hold = %q, want an error that contains %q", got, want)
-		}
-		if err := s.Gone(ctx, "b"); err != nil {
-			t.Fatalf(`it has a lock of its own: s.Gone(ctx, "b"): %v`, err)
-		}
+		require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
+		require.NoError(t, s.Gone(ctx, "b"), "it has a lock of its own")
 
 		gone := make(chan error, 2)
 		for range cap(gone) {
 			go func() { gone <- s.Gone(ctx, "a") }() // ends with the session
 		}
 		time.Sleep(150 * time.Second)
-		if !pending(gone) {
-			t.Fatal("it is held: pending(gone) is false")
-		}
+		require.True(t, pending(gone), "it is held")
 		_, _, waits := server.counts()
-		if waits != 2+2*3 {
-			t.Errorf("each is begun again once in a minute: waits = %v, want %v", waits, 2+2*3)
-		}
-		if !pending(end) {
-			t.Fatal("pending(end) is false")
-		}
+		assert.Equal(t, 2+2*3, waits, "each is begun again once in a minute")
+		require.True(t, pending(end))
 		cut := time.Now()
 		server.cut()
-		if err := <-gone; err != nil {
-			t.Fatalf("<-gone: %v", err)
-		}
-		if err := <-gone; err != nil {
-			t.Fatalf("<-gone: %v", err)
-		}
-		if got := time.Now(); !got.Equal(cut) {
-			t.Errorf("at once: time.Now() = %v, want %v", got, cut)
-		}
-		if got, want := fmt.Sprint(<-end), `sqllease: hold session "a": `; !strings.Contains(got, want) {
-			t.Fatalf("<-end = %q, want an error that contains %q", got, want)
-		}
-		if got := time.Since(cut); got > time.Second {
-			t.Errorf("the holder learns it when it checks: time.Since(cut) = %v, want at most %v", got, time.Second)
-		}
+		require.NoError(t, <-gone)
+		require.NoError(t, <-gone)
+		assert.Equal(t, cut, time.Now(), "at once")
+		require.ErrorContains(t, <-end, `sqllease: hold session "a": `)
+		assert.LessOrEqual(t, time.Since(cut), time.Second, "the holder learns it when it checks")
 	})
 }
 
@@ -96,20 +72,12 @@ func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		end := hold(ctx, s, "a")
 		open, held, _ := server.counts()
-		if got, want := ([]int{open, held}), ([]int{1, 1}); !slices.Equal(got, want) {
-			t.Fatalf("[]int{open, held} = %v, want %v", got, want)
-		}
+		require.Equal(t, []int{1, 1}, []int{open, held})
 		cancel(errNetwork)
-		if err := <-end; !errors.Is(err, errNetwork) {
-			t.Fatalf("<-end = %v, want %v", err, errNetwork)
-		}
+		require.ErrorIs(t, <-end, errNetwork)
 		open, held, _ = server.counts()
-		if got, want := ([]int{open, held}), ([]int{0, 0}); !slices.Equal(got, want) {
-			t.Fatalf("[]int{open, held} = %v, want %v", got, want)
-		}
-		if err := s.Gone(t.Context(), "a"); err != nil {
-			t.Fatalf(`s.Gone(ctx, "a"): %v`, err)
-		}
+		require.Equal(t, []int{0, 0}, []int{open, held})
+		require.NoError(t, s.Gone(t.Context(), "a"))
 	})
 }
 
@@ -124,13 +92,9 @@ func TestWaitForSessionContinuesAfterLimitOfFastClock(t *testing.T) {
 		gone := make(chan error, 1)
 		go func() { gone <- s.Gone(t.Context(), "a") }() // ends with the session
 		time.Sleep(time.Hour)
-		if !pending(gone) {
-			t.Fatalf("s.Gone(t.Context(), \"a\"): %v, want it to wait: a connection holds the session", <-gone)
-		}
+		require.True(t, pending(gone), "a connection holds the session")
 		cancel()
-		if err := <-gone; err != nil {
-			t.Fatalf("s.Gone(t.Context(), \"a\"): %v", err)
-		}
+		require.NoError(t, <-gone)
 	})
 }
 
@@ -144,12 +108,8 @@ func TestWaitForSessionEndsWithContext(t *testing.T) {
 		short, stop := context.WithTimeout(ctx, 90*time.Second)
 		defer stop()
 		begin := time.Now()
-		if err := s.Gone(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf(`s.Gone(short, "a") = %v, want %v`, err, context.DeadlineExceeded)
-		}
-		if got := time.Since(begin); got != 90*time.Second {
-			t.Fatalf("time.Since(begin) = %v, want %v", got, 90*time.Second)
-		}
+		require.ErrorIs(t, s.Gone(short, "a"), context.DeadlineExceeded)
+		require.Equal(t, 90*time.Second, time.Since(begin))
 	})
 }
 
@@ -158,12 +118,8 @@ func TestStandbyIsNotQueriedForSessions(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
 		server.is(func() { server.standby = true })
-		if got := fmt.Sprint(s.Hold(t.Context(), "a", func() { t.Error("it is held") })); !strings.Contains(got, "standby") {
-			t.Fatalf("s.Hold = %q, want an error that contains %q", got, "standby")
-		}
-		if got := fmt.Sprint(s.Gone(t.Context(), "a")); !strings.Contains(got, "standby") {
-			t.Fatalf(`s.Gone(ctx, "a") = %q, want an error that contains %q`, got, "standby")
-		}
+		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
+		require.ErrorContains(t, s.Gone(t.Context(), "a"), "standby")
 	})
 }
 
@@ -173,9 +129,7 @@ func TestTransactionPoolerIsDetected(t *testing.T) {
 		s := newSessions(t, db)
 		end := hold(t.Context(), s, "a")
 		server.is(func() { server.pooled = true })
-		if got := fmt.Sprint(<-end); !strings.Contains(got, "is a pooler in between?") {
-			t.Fatalf("<-end = %q, want an error that contains %q", got, "is a pooler in between?")
-		}
+		require.ErrorContains(t, <-end, "is a pooler in between?")
 	})
 }
 
@@ -184,47 +138,24 @@ func TestServerErrorDoesNotEndSession(t *testing.T) {
 		server, db := openLocks(t)
 		s := newSessions(t, db)
 		server.slow = func(string) error { return errNetwork }
-		if err := s.Hold(t.Context(), "a", func() { t.Error("it is held") }); !errors.Is(err, errNetwork) {
-			t.Fatalf("s.Hold = %v, want %v", err, errNetwork)
-		}
-		if err := s.Gone(t.Context(), "a"); !errors.Is(err, errNetwork) {
-			t.Fatalf(`s.Gone(ctx, "a") = %v, want %v`, err, errNetwork)
-		}
+		require.ErrorIs(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), errNetwork)
+		require.ErrorIs(t, s.Gone(t.Context(), "a"), errNetwork)
 		server.slow = nil
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Hold(t.Context(), "a", func() { t.Error("it is held") }); err == nil {
-			t.Fatal("s.Hold = nil, want an error")
-		}
-		if err := s.Gone(t.Context(), "a"); err == nil {
-			t.Fatal(`s.Gone(ctx, "a") = nil, want an error`)
-		}
+		require.NoError(t, db.Close())
+		require.Error(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }))
+		require.Error(t, s.Gone(t.Context(), "a"))
 	})
 }
 
 func TestNewSessionsPanicsWithoutDatabase(t *testing.T) {
-	if got, want := panicOf(func() {
+	require.PanicsWithValue(t, "sqllease: NewSessions: the database is nil", func() {
 		_, _ = sqllease.NewSessions(nil, sqllease.SessionsConfig{})
-	}), "sqllease: NewSessions: the database is nil"; got != want {
-		t.Fatalf("panic = %v, want %v", got, want)
-	}
+	})
 }
 
 func TestSessionsConfigErrorsNameTheField(t *testing.T) {
 	_, err := sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{CheckPeriod: -1})
-	if got, want := fmt.Sprint(err), "sqllease: new sessions: SessionsConfig.CheckPeriod is -1ns, must not be negative"; !strings.Contains(got, want) {
-		t.Fatalf("err = %q, want an error that contains %q", got, want)
-	}
+	require.ErrorContains(t, err, "sqllease: new sessions: SessionsConfig.CheckPeriod is -1ns, must not be negative")
 	_, err = sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{})
-	if err := errors.Join(err); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// panicOf returns the value with which f panics.
-func panicOf(f func()) (value any) {
-	defer func() { value = recover() }()
-	f()
-	return nil
+	require.NoError(t, errors.Join(err))
 }

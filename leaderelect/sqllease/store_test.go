@@ -4,13 +4,13 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -23,9 +23,7 @@ func newStore(t testing.TB, cfg sqllease.Config) (*server, *sqllease.Store) {
 	t.Helper()
 	server, db := open(t)
 	s, err := sqllease.New(db, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return server, s
 }
 
@@ -33,16 +31,12 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		server, db := open(t)
 		s, err := sqllease.New(db, sqllease.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return leasetest.Backend{
 			Store: s,
 			Reopen: func() leaderelect.LeaseStore {
 				other, err := sqllease.New(db, sqllease.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				return other
 			},
 			Delete: func(key string) {
@@ -71,36 +65,22 @@ func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	}
 	twice()
 	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got, err := s.Get(ctx, "lease")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(first, got); diff != "" {
-		t.Errorf("got mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, first, got)
 
 	twice()
 	second, err := s.Update(ctx, first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second.Version == first.Version {
-		t.Errorf("second.Version = %q, want another", second.Version)
-	}
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Version, second.Version)
 
 	twice()
 	_, err = s.Update(ctx, first)
-	if !errors.Is(err, leaderelect.ErrConflict) {
-		t.Fatalf("err = %v, want %v", err, leaderelect.ErrConflict)
-	}
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
 	twice()
 	_, err = s.Create(ctx, first)
-	if !errors.Is(err, leaderelect.ErrConflict) {
-		t.Fatalf("err = %v, want %v", err, leaderelect.ErrConflict)
-	}
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
 }
 
 func TestAmbiguousConflictIsNotDefinite(t *testing.T) {
@@ -113,108 +93,66 @@ func TestAmbiguousConflictIsNotDefinite(t *testing.T) {
 		return nil
 	}
 	_, err := s.Update(ctx, leaderelect.Entry{Key: "lease"})
-	if !errors.Is(err, errNetwork) {
-		t.Fatalf("err = %v, want %v", err, errNetwork)
-	}
-	if errors.Is(err, leaderelect.ErrConflict) {
-		t.Errorf("err = %v, want another error", err)
-	}
+	require.ErrorIs(t, err, errNetwork)
+	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
 }
 
 func TestTermTooLargeForColumnIsAnError(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: math.MaxInt64 + 1})
-	if got, want := fmt.Sprint(err), `sqllease: create "lease": term 9223372036854775808 is greater than 9223372036854775807`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
-	if errors.Is(err, leaderelect.ErrConflict) {
-		t.Errorf("err = %v, want another error", err)
-	}
-	if len(server.log) != 0 {
-		t.Errorf("server.log = %v, want none", server.log)
-	}
+	require.EqualError(t, err, `sqllease: create "lease": term 9223372036854775808 is greater than 9223372036854775807`)
+	assert.NotErrorIs(t, err, leaderelect.ErrConflict)
+	assert.Empty(t, server.log)
 }
 
 func TestNegativeTermIsNotHuge(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.rows["lease"] = []driver.Value{"lease", int64(-1), "v", []byte("{}")}
 	_, err := s.Get(t.Context(), "lease")
-	if got, want := fmt.Sprint(err), `sqllease: get "lease": term -1 is negative`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, `sqllease: get "lease": term -1 is negative`)
 	_, err = s.List(t.Context(), "le")
-	if got, want := fmt.Sprint(err), `sqllease: list "le": "lease": term -1 is negative`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, `sqllease: list "le": "lease": term -1 is negative`)
 	list, err := s.List(t.Context(), "other")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 0 {
-		t.Fatalf("list = %v, want none", list)
-	}
+	require.NoError(t, err)
+	require.Empty(t, list)
 }
 
 func TestForeignRowIsSkipped(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
 	_, err := s.Create(ctx, leaderelect.Entry{Key: `a\b`})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, name := range []string{`a\`, `a\4`, `a\61`, `a\5C`, `a\zz`} {
 		server.rows[name] = []driver.Value{name, int64(1), "v", []byte{}}
 	}
 	list, err := s.List(ctx, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 1 {
-		t.Fatalf("len(list) = %d, want 1: %v", len(list), list)
-	}
-	if list[0].Key != `a\b` {
-		t.Errorf("list[0].Key = %q, want %q", list[0].Key, `a\b`)
-	}
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	assert.Equal(t, `a\b`, list[0].Key)
 }
 
 func TestConfigErrorsNameTheField(t *testing.T) {
 	for _, table := range []string{"Leases", "a b", `a"b`, "1a", "a.b.c", "a.", ".a", "a;b", "ä"} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
-		if got, want := fmt.Sprint(err), "sqllease: new store: Config.Table is"; !strings.Contains(got, want) {
-			t.Errorf("%v: err = %q, want an error that contains %q", table, got, want)
-		}
+		assert.ErrorContains(t, err, "sqllease: new store: Config.Table is", table)
 	}
 	for _, table := range []string{"a", "_a1", "ops.leases", ""} {
 		_, err := sqllease.New(nil, sqllease.Config{Table: table})
-		if err != nil {
-			t.Errorf("%v: %v", table, err)
-		}
+		assert.NoError(t, err, table)
 	}
 	_, err := sqllease.New(nil, sqllease.Config{Dialect: 7})
-	if got, want := fmt.Sprint(err), "sqllease: new store: Config.Dialect is Dialect(7), must be"; !strings.Contains(got, want) {
-		t.Errorf("err = %q, want an error that contains %q", got, want)
-	}
+	assert.ErrorContains(t, err, "sqllease: new store: Config.Dialect is Dialect(7), must be")
 }
 
 func TestStatementsUseDialect(t *testing.T) {
 	postgres, err := sqllease.New(nil, sqllease.Config{Table: "ops.leases"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := postgres.GuardQuery(), `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`; got != want {
-		t.Errorf("postgres.GuardQuery() = %q, want %q", got, want)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, `SELECT 1 FROM "ops"."leases" WHERE name = $1 AND term = $2 FOR KEY SHARE`, postgres.GuardQuery())
 	sqlite, err := sqllease.New(nil, sqllease.Config{Dialect: sqllease.SQLite})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := sqlite.GuardQuery(), `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`; got != want {
-		t.Errorf("sqlite.GuardQuery() = %q, want %q", got, want)
-	}
-	if got := sqlite.DDL(); !strings.Contains(got, "value   blob") {
-		t.Errorf("sqlite.DDL() = %q, want it to contain %q", got, "value   blob")
-	}
+	require.NoError(t, err)
+	assert.Equal(t, `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`, sqlite.GuardQuery())
+	assert.Contains(t, sqlite.DDL(), "value   blob")
 }
 
 func FuzzKeysHaveDistinctNames(f *testing.F) {
@@ -223,28 +161,18 @@ func FuzzKeysHaveDistinctNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key string) {
 		name := sqllease.NameOf(key)
-		if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-			t.Fatalf("%q is no text for a database", name)
-		}
+		require.True(t, utf8.ValidString(name) && !strings.ContainsRune(name, 0), "%q", name)
 		back, ok := sqllease.KeyOf(name)
-		if !ok {
-			t.Fatal("ok is false")
-		}
-		if back != key {
-			t.Fatalf("back = %q, want %q", back, key)
-		}
+		require.True(t, ok)
+		require.Equal(t, key, back)
 		for i := range len(key) + 1 {
 			if i > 32 && i < len(key)-32 {
 				continue // a prefix costs its length, so all of them together would cost the square of the key's
 			}
-			if !strings.HasPrefix(name, sqllease.PrefixOf(key[:i])) {
-				t.Fatalf("%q, of key %q, does not begin with the prefix of %q", name, key, key[:i])
-			}
+			require.True(t, strings.HasPrefix(name, sqllease.PrefixOf(key[:i])), "prefix %q of %q", key[:i], key)
 		}
 		if back, ok := sqllease.KeyOf(key); ok {
-			if got := sqllease.NameOf(back); got != key {
-				t.Fatalf("two names have one key: sqllease.NameOf(back) = %q, want %q", got, key)
-			}
+			require.Equal(t, key, sqllease.NameOf(back), "two names have one key")
 		}
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
@@ -15,23 +17,13 @@ import (
 func TestMissingTableIsCreated(t *testing.T) {
 	ctx := context.Background()
 	server, s := newStore(t, sqllease.Config{})
-	if err := s.EnsureTable(ctx); err != nil {
-		t.Fatalf("s.EnsureTable(ctx): %v", err)
-	}
-	if slices.Contains(server.log, s.DDL()) {
-		t.Errorf("the table exists, so EnsureTable needs no right to create it: server.log = %v, want it not to contain %v", server.log, s.DDL())
-	}
+	require.NoError(t, s.EnsureTable(ctx))
+	assert.NotContains(t, server.log, s.DDL(), "the table exists, so EnsureTable needs no right to create it")
 
 	server.table = false
-	if err := s.EnsureTable(ctx); err != nil {
-		t.Fatalf("s.EnsureTable(ctx): %v", err)
-	}
-	if !server.table {
-		t.Error("server.table is false")
-	}
-	if !slices.Contains(server.log, s.DDL()) {
-		t.Errorf("server.log = %q, want it to contain %q", server.log, s.DDL())
-	}
+	require.NoError(t, s.EnsureTable(ctx))
+	assert.True(t, server.table)
+	assert.True(t, slices.Contains(server.log, s.DDL()))
 }
 
 func TestConcurrentTableCreationSucceeds(t *testing.T) {
@@ -43,9 +35,7 @@ func TestConcurrentTableCreationSucceeds(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.EnsureTable(context.Background()); err != nil {
-		t.Fatalf("s.EnsureTable(context.Background()): %v", err)
-	}
+	require.NoError(t, s.EnsureTable(context.Background()))
 
 	server.table = false
 	server.after = nil
@@ -55,9 +45,7 @@ func TestConcurrentTableCreationSucceeds(t *testing.T) {
 		}
 		return nil
 	}
-	if err := s.EnsureTable(context.Background()); !errors.Is(err, errNetwork) {
-		t.Fatalf("s.EnsureTable(context.Background()) = %v, want %v", err, errNetwork)
-	}
+	require.ErrorIs(t, s.EnsureTable(context.Background()), errNetwork)
 }
 
 func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
@@ -104,15 +92,11 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 			c.change(server)
 			err := s.EnsureTable(t.Context())
 			for _, want := range c.want {
-				if got := fmt.Sprint(err); !strings.Contains(got, want) {
-					t.Fatalf("err = %q, want an error that contains %q", got, want)
-				}
+				require.ErrorContains(t, err, want)
 			}
 			for line := range strings.Lines(err.Error()) {
 				if strings.HasPrefix(line, "sqllease") {
-					if !strings.HasPrefix(line, `sqllease: check table "leases": `) {
-						t.Errorf("%v: strings.HasPrefix(line, `sqllease: check table \"leases\": `) is false", line)
-					}
+					assert.True(t, strings.HasPrefix(line, `sqllease: check table "leases": `), line)
 				}
 			}
 		})
@@ -124,9 +108,7 @@ func TestTableWithExtraColumnsIsAccepted(t *testing.T) {
 	server.types = map[string]string{"name": "character varying"}
 	server.extra = []driver.Value{"comment", "text", false}
 	server.keys = []string{"name", "name,term", "version"}
-	if err := s.EnsureTable(t.Context()); err != nil {
-		t.Fatalf("s.EnsureTable(ctx): %v", err)
-	}
+	require.NoError(t, s.EnsureTable(t.Context()))
 }
 
 func TestCatalogReadErrorIsReturned(t *testing.T) {
@@ -138,8 +120,6 @@ func TestCatalogReadErrorIsReturned(t *testing.T) {
 			}
 			return nil
 		}
-		if err := s.EnsureTable(t.Context()); !errors.Is(err, errNetwork) {
-			t.Fatalf("s.EnsureTable(ctx) = %v, want %v", err, errNetwork)
-		}
+		require.ErrorIs(t, s.EnsureTable(t.Context()), errNetwork)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -24,9 +24,7 @@ import (
 func records(t testing.TB, db *store.Memory) store.Store[storelease.Record] {
 	t.Helper()
 	s, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return s
 }
 
@@ -41,11 +39,7 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 					Reopen: func() leaderelect.LeaseStore {
 						return must(storelease.New(records(t, db), storelease.Config{Unfenced: true}))
 					},
-					Delete: func(key string) {
-						if err := errOf(lossy.Delete(context.Background(), "lease/"+key)); err != nil {
-							t.Fatalf("errOf: %v", err)
-						}
-					},
+					Delete:   func(key string) { require.NoError(t, errOf(lossy.Delete(context.Background(), "lease/"+key))) },
 					CutReply: func() { lossy.cut = true },
 				}
 			})
@@ -93,21 +87,13 @@ func TestWatchReturnsStoreError(t *testing.T) {
 	var got []error
 	for e, err := range s.Watch(context.Background(), "lease") {
 		if err == nil {
-			if diff := cmp.Diff(leaderelect.Entry{Key: "lease"}, e); diff != "" {
-				t.Errorf("e mismatch (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, leaderelect.Entry{Key: "lease"}, e)
 		}
 		got = append(got, err)
 	}
-	if len(got) != 2 {
-		t.Fatalf("len(got) = %d, want 2: %v", len(got), got)
-	}
-	if got[0] != nil {
-		t.Fatal(got[0])
-	}
-	if !errors.Is(got[1], errNetwork) {
-		t.Fatalf("got[1] = %v, want %v", got[1], errNetwork)
-	}
+	require.Len(t, got, 2)
+	require.NoError(t, got[0])
+	require.ErrorIs(t, got[1], errNetwork)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -131,9 +117,7 @@ func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 		s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 		for _, key := range []string{"lease-2", "lease/", "leas"} {
 			_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 5})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		}
 		var seen []leaderelect.Entry
 		done := make(chan struct{})
@@ -147,18 +131,12 @@ func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease-3", Term: 6})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		want, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1, Value: []byte("a")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		time.Sleep(time.Minute) // for bookmarks, if any come
 		synctest.Wait()
-		if diff := cmp.Diff([]leaderelect.Entry{{Key: "lease"}, want}, seen); diff != "" {
-			t.Errorf("seen mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, []leaderelect.Entry{{Key: "lease"}, want}, seen)
 		cancel()
 		<-done
 	})
@@ -178,9 +156,7 @@ func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 					return nil
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return e
 		}
 		first, endFirst := context.WithCancel(t.Context())
@@ -191,23 +167,15 @@ func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 		go func() { done <- elector().Run(second) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(began) != 1 {
-			t.Fatalf("len(began) = %d, want 1: %v", len(began), began)
-		}
+		require.Len(t, began, 1)
 		released := time.Now()
 		endFirst()
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(began) != 2 {
-			t.Fatalf("len(began) = %d, want 2: %v", len(began), began)
-		}
-		if got := began[1].Sub(released); got > 20*time.Millisecond {
-			t.Errorf("began[1].Sub(released) = %v, want at most %v", got, 20*time.Millisecond)
-		}
+		require.Len(t, began, 2)
+		assert.LessOrEqual(t, began[1].Sub(released), 20*time.Millisecond)
 		endSecond()
-		if err := errors.Join(<-done, <-done); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, errors.Join(<-done, <-done))
 	})
 }
 
@@ -215,31 +183,19 @@ func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	e.Term = 2
 	_, err = s.Update(ctx, e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("lease", 1))
-	if !errors.Is(err, store.ErrFenced) {
-		t.Fatalf("err = %v, want %v", err, store.ErrFenced)
-	}
+	require.ErrorIs(t, err, store.ErrFenced)
 	_, err = things.Create(ctx, store.Object[string]{Key: "b"}, store.IfTerm("another", 1))
-	if err != nil {
-		t.Fatalf("terms belong to a lease: %v", err)
-	}
+	require.NoError(t, err, "terms belong to a lease")
 }
 
 // Every leader of two leases, in any order of takeovers, writes to one database under its context.
@@ -253,23 +209,15 @@ func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 			Store: leases, Key: lease, Identity: "test", Logger: slog.New(slog.DiscardHandler),
 			OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 				fence, ok := store.FenceFrom(ctx)
-				if !ok {
-					t.Fatal("ok is false")
-				}
-				if want := (store.Fence{Lease: lease, Term: l.Term()}); fence != want {
-					t.Fatalf("fence = %+v, want %+v", fence, want)
-				}
+				require.True(t, ok)
+				require.Equal(t, store.Fence{Lease: lease, Term: l.Term()}, fence)
 				old = append(old, context.WithoutCancel(ctx), context.WithoutCancel(l.Context()))
 				_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint(lease, l.Term())})
 				return err
 			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := elector.RunOnce(t.Context()); err != nil {
-			t.Fatalf("elector.RunOnce(ctx): %v", err)
-		}
+		require.NoError(t, err)
+		require.NoError(t, elector.RunOnce(t.Context()))
 	}
 	for range 3 {
 		lead("one")
@@ -279,13 +227,9 @@ func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 	for i, ctx := range old {
 		_, err := things.Create(ctx, store.Object[string]{Key: fmt.Sprint("late", i)})
 		if last := i >= 6; last { // of its lease
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 		} else {
-			if !errors.Is(err, store.ErrFenced) {
-				t.Fatalf("err = %v, want %v", err, store.ErrFenced)
-			}
+			require.ErrorIs(t, err, store.ErrFenced)
 		}
 	}
 }
@@ -294,34 +238,22 @@ func TestFencedUpdateIsNoConflict(t *testing.T) {
 	ctx := context.Background()
 	db := must(store.NewMemory(store.MemoryConfig{}))
 	things, err := store.Open[string](db, "things", store.Config[string]{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	s := must(storelease.New(records(t, db), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // of another leader
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = s.Update(ctx, e)
-	if !errors.Is(err, store.ErrFenced) {
-		t.Fatalf("err = %v, want %v", err, store.ErrFenced)
-	}
-	if errors.Is(err, leaderelect.ErrConflict) {
-		t.Fatalf("err = %v, want another error", err)
-	}
+	require.ErrorIs(t, err, store.ErrFenced)
+	require.NotErrorIs(t, err, leaderelect.ErrConflict)
 }
 
 func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
 		things, err := store.Open[string](db, "things", store.Config[string]{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all := records(t, db)
 		var terms []uint64
 		lead := func() {
@@ -334,27 +266,17 @@ func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 					return err
 				},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := elector.RunOnce(t.Context()); err != nil {
-				t.Fatalf("elector.RunOnce(ctx): %v", err)
-			}
+			require.NoError(t, err)
+			require.NoError(t, elector.RunOnce(t.Context()))
 		}
 		for range 3 {
 			lead()
 			time.Sleep(time.Second)
 		}
-		if err := errOf(all.Delete(t.Context(), "lease/lease")); err != nil {
-			t.Fatalf(`errOf(all.Delete(ctx, "lease/lease")): %v`, err)
-		}
+		require.NoError(t, errOf(all.Delete(t.Context(), "lease/lease")))
 		lead() // by an elector that has never seen a term
-		if got, want := terms[:3], ([]uint64{1, 2, 3}); !slices.Equal(got, want) {
-			t.Errorf("terms[:3] = %v, want %v", got, want)
-		}
-		if terms[3] <= uint64(3) {
-			t.Errorf("terms[3] = %v, want more than %v", terms[3], uint64(3))
-		}
+		assert.Equal(t, []uint64{1, 2, 3}, terms[:3])
+		assert.Greater(t, terms[3], uint64(3))
 	})
 }
 
@@ -364,21 +286,16 @@ func TestListLeavesOutObjectsThatAreNoLeases(t *testing.T) {
 	kept := records(t, must(store.NewMemory(store.MemoryConfig{})))
 	s := must(storelease.New(kept, storelease.Config{}))
 	for _, key := range []string{"lease/%41", "lease/%c3%a4", "lease/%", "other/a"} {
-		if err := errOf(kept.Create(ctx, store.Object[storelease.Record]{Key: key})); err != nil {
-			t.Fatal(err)
-		}
+		_, err := kept.Create(ctx, store.Object[storelease.Record]{Key: key})
+		require.NoError(t, err)
 	}
 	var want []leaderelect.Entry
 	for _, key := range []string{"A", "ä"} {
 		want = append(want, must(s.Create(ctx, leaderelect.Entry{Key: key})))
 	}
 	got, err := s.List(ctx, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("s.List(ctx, \"\") mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
 }
 
 func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
@@ -389,9 +306,7 @@ func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
 			have.Meta, have.Value = []byte(`{"uid":"u1","generation":1}`), []byte(`"edited by hand"`)
 			return &have, nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		quiet := slog.New(slog.DiscardHandler)
 		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{Logger: quiet}))
 		elector := must(leaderelect.New(leaderelect.Config{
@@ -401,23 +316,14 @@ func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- elector.Run(ctx) }() // ends with ctx
 		time.Sleep(time.Hour)
-		if elector.IsLeader() {
-			t.Error("the elector leads, want it to wait")
-		}
-		if err := elector.Check(0); !errors.Is(err, store.ErrDecode) {
-			t.Errorf("elector.Check(0) = %v, want %v", err, store.ErrDecode)
-		}
-		if err := errOf(kept.Delete(ctx, "lease/shop")); err != nil {
-			t.Fatal(err)
-		}
+		assert.False(t, elector.IsLeader())
+		assert.ErrorIs(t, elector.Check(0), store.ErrDecode)
+		_, err = kept.Delete(ctx, "lease/shop")
+		require.NoError(t, err)
 		time.Sleep(time.Minute)
-		if !elector.IsLeader() {
-			t.Error("the elector does not lead after the deletion")
-		}
+		assert.True(t, elector.IsLeader(), "after the deletion")
 		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, <-ended)
 	})
 }
 
@@ -425,15 +331,11 @@ func TestInvalidVersionIsAConflict(t *testing.T) {
 	ctx := context.Background()
 	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, version := range []string{"", "0", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
 		e.Version = version
 		_, err := s.Update(ctx, e)
-		if !errors.Is(err, leaderelect.ErrConflict) {
-			t.Fatalf("%v: err = %v, want %v", version, err, leaderelect.ErrConflict)
-		}
+		require.ErrorIs(t, err, leaderelect.ErrConflict, version)
 	}
 }
 

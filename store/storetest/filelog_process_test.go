@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
@@ -160,16 +161,10 @@ func start(t *testing.T, path, name string, r *report) *process {
 	p.cmd.Stderr = os.Stderr
 	var err error
 	p.stdin, err = p.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test has failed
 	go func() {                                    // ends with the output of the process; the test waits for read
 		defer close(p.read)
@@ -226,9 +221,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	go func() { done <- inf.Run(following) }() // ends with stop; the test waits for it
 	defer func() {
 		stop()
-		if err := <-done; err != nil {
-			t.Errorf("<-done: %v", err)
-		}
+		assert.NoError(t, <-done)
 	}()
 
 	r := &report{wrote: map[string][]informer.Version{}}
@@ -243,52 +236,34 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 			t.Fatal("the process has written nothing")
 		}
 		time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
-		if err := victim.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		if err := victim.end(); err == nil {
-			t.Fatal("it was killed: victim.end() = nil, want an error")
-		}
+		require.NoError(t, victim.cmd.Process.Kill())
+		require.Error(t, victim.end(), "it was killed")
 		victim = start(t, path, "victim", r)
 		_, cuts = r.counts()
 	}
 	for _, p := range append(steady, victim) {
-		if err := p.stdin.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, p.stdin.Close())
 	}
 	for _, p := range append(steady, victim) {
-		if err := p.end(); err != nil {
-			t.Fatalf("p.end(): %v", err)
-		}
+		require.NoError(t, p.end())
 	}
 
 	l := must(s.List(ctx))
-	if err := inf.WaitForVersion(ctx, l.Version); err != nil {
-		t.Fatalf("inf.WaitForVersion(ctx, l.Version): %v", err)
-	}
+	require.NoError(t, inf.WaitForVersion(ctx, l.Version))
 	stored := map[string]object{}
 	for _, o := range l.Items {
 		cached, ok := inf.Get(o.Key)
-		if !ok {
-			t.Errorf("%v: ok is false", o.Key)
-		}
-		if diff := cmp.Diff(o, cached); diff != "" {
-			t.Errorf("cached mismatch (-want +got):\n%s", diff)
-		}
+		assert.True(t, ok, o.Key)
+		assert.Equal(t, o, cached)
 		stored[o.Key] = o
 	}
-	if got, want := inf.Indexer().Len(), len(stored); got != want {
-		t.Errorf("inf.Indexer().Len() = %v, want %v", got, want)
-	}
+	assert.Equal(t, len(stored), inf.Indexer().Len())
 
 	// The whole history, as a new process reads it.
 	told := map[string]map[informer.Version]bool{}
 	shared := 0
 	for c, err := range handle(t, path).Watch(ctx, "thing", backend.Query{}, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if key := c.Record.Key; key != "" {
 			if told[key] == nil {
 				told[key] = map[informer.Version]bool{}
@@ -304,41 +279,25 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	}
 	for key, versions := range r.wrote {
 		for _, v := range versions {
-			if !told[key][v] {
-				t.Errorf("the write of %s at version %d was acknowledged: told[key][v] is false", key, v)
-			}
+			assert.True(t, told[key][v], "the write of %s at version %d was acknowledged", key, v)
 		}
 	}
 	raises := len(r.wrote["shared"])
-	if want := shared - 1; stored["shared"].Value.Size != want {
-		t.Errorf(`each change but the creation raises it by one: stored["shared"].Value.Size = %v, want %v`, stored["shared"].Value.Size, want)
-	}
-	if stored["shared"].Value.Size < raises {
-		t.Errorf(`stored["shared"].Value.Size = %v, want at least %v`, stored["shared"].Value.Size, raises)
-	}
-	if limit := raises + kills; stored["shared"].Value.Size > limit {
-		t.Errorf(`one more for each kill, before its line was printed: stored["shared"].Value.Size = %v, want at most %v`, stored["shared"].Value.Size, limit)
-	}
+	assert.Equal(t, shared-1, stored["shared"].Value.Size, "each change but the creation raises it by one")
+	assert.GreaterOrEqual(t, stored["shared"].Value.Size, raises)
+	assert.LessOrEqual(t, stored["shared"].Value.Size, raises+kills, "one more for each kill, before its line was printed")
 	keys := 4
 	for _, name := range []string{"one", "two", "victim"} {
 		own := stored["own/"+name].Value.Size
-		if got := told["own/"+name]; len(got) != own+1 {
-			t.Errorf(`each round of %s raises it once, however often it was repeated: len(told["own/"+name]) = %d, want %d: %v`, name, len(got), own+1, got)
-		}
+		assert.Len(t, told["own/"+name], own+1, "each round of %s raises it once, however often it was repeated", name)
 		for n := max(own-kept+1, 1); n <= own; n++ {
-			if _, ok := stored[fmt.Sprint("key/", name, "/", n)]; !ok {
-				t.Errorf("stored = %v, want it to contain %v", stored, fmt.Sprint("key/", name, "/", n))
-			}
+			assert.Contains(t, stored, fmt.Sprint("key/", name, "/", n))
 			keys++
 		}
 	}
-	if len(stored) != keys {
-		t.Errorf("all other keys are deleted: len(stored) = %d, want %d: %v", len(stored), keys, stored)
-	}
+	assert.Len(t, stored, keys, "all other keys are deleted")
 	writes, cuts := r.counts()
 	t.Logf("%d kills, %d parts of writes cut off, %d writes acknowledged; the shared counter is %d, of which %d acknowledged",
 		kills, cuts, writes, stored["shared"].Value.Size, raises)
-	if cuts <= 0 {
-		t.Errorf("no kill has interrupted a write: cuts = %v, want more than 0", cuts)
-	}
+	assert.Positive(t, cuts, "no kill has interrupted a write")
 }

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -19,14 +20,8 @@ import (
 func handle(t *testing.T, path string) *fileLog {
 	t.Helper()
 	l, err := openLog(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := l.Close(); err != nil {
-			t.Errorf("l.Close(): %v", err)
-		}
-	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
 	return l
 }
 
@@ -54,17 +49,11 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	one := handle(t, path)
 	first, err := put(t, one, "a", "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	_, err = put(t, one, "a", "2", backend.Fence{Lease: "shop", Term: 7})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	whole, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for size := int(first.Version); size <= len(whole); size++ {
 		for _, broken := range []bool{false, true} { // the size may grow before the bytes are there
 			torn := append([]byte(nil), whole[:size]...)
@@ -75,32 +64,18 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 				continue
 			}
 			path := filepath.Join(t.TempDir(), "torn")
-			if err := os.WriteFile(path, torn, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, os.WriteFile(path, torn, 0o600))
 			reader, writer := handle(t, path), handle(t, path)
 			got, err := reader.Get(t.Context(), "app", "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(first, got); diff != "" {
-				t.Errorf("got mismatch (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, first, got)
 			next, err := put(t, writer, "a", "3", backend.Fence{Lease: "shop", Term: 6})
-			if err != nil {
-				t.Fatalf("the term 7 went with its write: %v", err)
-			}
+			require.NoError(t, err, "the term 7 went with its write")
 			got, err = reader.Get(context.Background(), "app", "a")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(next, got); diff != "" {
-				t.Errorf("got mismatch (-want +got):\n%s", diff)
-			}
+			require.NoError(t, err)
+			assert.Equal(t, next, got)
 			if len(torn) > int(first.Version) {
-				if writer.cuts != 1 {
-					t.Errorf("writer.cuts = %v, want 1", writer.cuts)
-				}
+				assert.Equal(t, 1, writer.cuts)
 			}
 		}
 	}
@@ -111,30 +86,16 @@ func TestTruncatedWriteDoesNotReturn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	ghost := handle(t, path)
 	_, err := put(t, ghost, "ghost", "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	frame, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 
 	path = filepath.Join(t.TempDir(), "torn")
-	if err := os.WriteFile(path, append(bytes.Repeat([]byte{0xff}, len(frame)), frame...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, append(bytes.Repeat([]byte{0xff}, len(frame)), frame...), 0o600))
 	next, err := put(t, handle(t, path), "other", "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if int(next.Version) != len(frame) {
-		t.Fatalf("next.Version = %d, want %d: it ends where the frame in the rest begins", next.Version, len(frame))
-	}
+	require.NoError(t, err)
+	require.EqualValues(t, len(frame), next.Version, "it ends where the frame in the rest begins")
 	got, err := handle(t, path).Get(t.Context(), "app", "ghost")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(backend.Record{}, got); diff != "" {
-		t.Errorf("got mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Zero(t, got)
 }

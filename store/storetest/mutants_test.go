@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -27,9 +29,7 @@ func TestSuiteDetectsEveryBackendMistake(t *testing.T) {
 					m.mutate(b)
 					return b
 				}))
-				if failure == "" {
-					t.Error("failure is empty")
-				}
+				assert.NotEmpty(t, failure)
 				t.Log(failure)
 			})
 		})

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/trim"
 	"github.com/setpoint-go/setpoint/store"
@@ -45,9 +47,7 @@ func open(_ *testing.T, wrap func(store.Store[thing]) store.Store[thing]) func()
 
 func TestCorrectStorePassesSuite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if got := storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] { return s })); len(got) != 0 {
-			t.Errorf("storetest.Failures = %v, want none", got)
-		}
+		assert.Empty(t, storetest.Failures(t, open(t, func(s store.Store[thing]) store.Store[thing] { return s })))
 	})
 }
 
@@ -417,9 +417,7 @@ func TestSuiteDetectsEveryFault(t *testing.T) {
 					fault.make(f)
 					return f
 				})()
-				if storetest.Failure(t, fault.noticedBy, db) == "" {
-					t.Error("storetest.Failure(t, fault.noticedBy, db) is empty")
-				}
+				assert.NotEmpty(t, storetest.Failure(t, fault.noticedBy, db))
 			})
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -239,11 +241,9 @@ func twins(wrap func(h *twinHandle) backend.Backend) storetest.Database {
 func TestCorrectBackendPassesSuite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		if got := storetest.Failures(t, func() storetest.Database {
+		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return &broken{twinHandle: h} }) // with no mistake
-		}); len(got) != 0 {
-			t.Errorf("storetest.Failures = %v, want none", got)
-		}
+		}))
 	})
 }
 
@@ -283,10 +283,8 @@ func (s slow) Transact(
 func TestSlowBackendPassesSuite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		if got := storetest.Failures(t, func() storetest.Database {
+		assert.Empty(t, storetest.Failures(t, func() storetest.Database {
 			return twins(func(h *twinHandle) backend.Backend { return slow{&broken{twinHandle: h}} })
-		}); len(got) != 0 {
-			t.Errorf("storetest.Failures = %v, want none", got)
-		}
+		}))
 	})
 }

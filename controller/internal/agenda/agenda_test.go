@@ -3,13 +3,12 @@ package agenda_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 	"github.com/setpoint-go/setpoint/controller/internal/mirror"
@@ -25,9 +24,7 @@ type rig struct {
 
 func newRig(t *testing.T, expected ...agenda.Expectations[string]) rig {
 	q, err := workqueue.New(workqueue.Config[string]{Timestamps: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return rig{agenda.New(q, expected, mirror.New[string]([]any{})), t, q}
 }
 
@@ -35,19 +32,13 @@ func newRig(t *testing.T, expected ...agenda.Expectations[string]) rig {
 func (r rig) take(key string, do func()) (admitted, expired bool) {
 	r.t.Helper()
 	item, ok := r.queue.TryTake()
-	if !ok {
-		r.t.Fatal("no key is ready: ok is false")
-	}
-	if item.Key != key {
-		r.t.Fatalf("item.Key = %q, want %q", item.Key, key)
-	}
+	require.True(r.t, ok, "no key is ready")
+	require.Equal(r.t, key, item.Key)
 	admitted, expired = r.Admits(key)
 	if do != nil {
 		do()
 	}
-	if err := r.CheckInvariants(true); err != nil {
-		r.t.Fatalf("r.CheckInvariants(true): %v", err)
-	}
+	require.NoError(r.t, r.CheckInvariants(true))
 	item.Done()
 	return admitted, expired
 }
@@ -56,27 +47,17 @@ func (r rig) take(key string, do func()) (admitted, expired bool) {
 func (r rig) admitted(key string, do func()) {
 	r.t.Helper()
 	ok, expired := r.take(key, do)
-	if !ok {
-		r.t.Fatal("ok is false")
-	}
-	if expired {
-		r.t.Fatal("expired is true")
-	}
+	require.True(r.t, ok)
+	require.False(r.t, expired)
 }
 
 // held requires that the first ready key may not be reconciled.
 func (r rig) held(key, by string) {
 	r.t.Helper()
 	ok, expired := r.take(key, nil)
-	if ok {
-		r.t.Fatal("ok is true")
-	}
-	if expired {
-		r.t.Fatal("expired is true")
-	}
-	if got := r.Of(key).HeldBy; got != by {
-		r.t.Fatalf("r.Of(key).HeldBy = %q, want %q", got, by)
-	}
+	require.False(r.t, ok)
+	require.False(r.t, expired)
+	require.Equal(r.t, by, r.Of(key).HeldBy)
 }
 
 func (r rig) ready() []string { return r.queue.Ready() }
@@ -87,9 +68,7 @@ func inBubble(t *testing.T, test func(t *testing.T, r rig, e *expectation), expe
 		e := &expectation{}
 		r := newRig(t, append([]agenda.Expectations[string]{e}, expected...)...)
 		test(t, r, e)
-		if err := r.CheckInvariants(false); err != nil {
-			t.Fatalf("r.CheckInvariants(false): %v", err)
-		}
+		require.NoError(t, r.CheckInvariants(false))
 	})
 }
 
@@ -100,31 +79,19 @@ func TestKeyComesBackWhenEventMeetsExpectations(t *testing.T) {
 		e.waiting = true
 		r.Add("a", 0, "")
 		r.held("a", "expectations 1")
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		time.Sleep(24 * time.Hour)
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("it does not expire: r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready(), "it does not expire")
 		e.waiting = false
 		e.told("b")
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("b has no expectations: r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready(), "b has no expectations")
 		e.told("a")
 		e.told("a")
-		if got, want := r.ready(), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Errorf("r.ready() = %q, want %q", got, want)
-		}
-		if got := r.Of("a").HeldBy; got != "" {
-			t.Errorf(`r.Of("a").HeldBy = %q, want ""`, got)
-		}
+		assert.Equal(t, []string{"a"}, r.ready())
+		assert.Zero(t, r.Of("a").HeldBy)
 		r.admitted("a", nil)
 		end()
-		if e.told != nil {
-			t.Error("e.told is left")
-		}
+		assert.Nil(t, e.told)
 	})
 }
 
@@ -133,24 +100,16 @@ func TestKeyComesBackWhenExpectationsExpire(t *testing.T) {
 		e.at, e.waiting = time.Now().Add(time.Minute), true
 		r.Add("a", 0, "")
 		r.held("a", "expectations 1")
-		if got := r.Of("a").HeldUntil; !got.Equal(e.at) {
-			t.Errorf(`r.Of("a").HeldUntil = %v, want %v`, got, e.at)
-		}
+		assert.Equal(t, e.at, r.Of("a").HeldUntil)
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		e.waiting = false
 		admitted, expired := r.take("a", nil)
-		if !admitted {
-			t.Error("admitted is false")
-		}
-		if !expired {
-			t.Error("expired is false")
-		}
+		assert.True(t, admitted)
+		assert.True(t, expired)
 		r.Add("a", 0, "")
 		r.admitted("a", nil)
 	})
@@ -166,9 +125,7 @@ func TestKeyWithMetExpectationsDoesNotExpire(t *testing.T) {
 		r.admitted("a", nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("the schedule of the key has no effect: r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready(), "the schedule of the key has no effect")
 	})
 }
 
@@ -192,9 +149,7 @@ func TestStartReleasesKeysWhoseExpectationsWereMetMeanwhile(t *testing.T) {
 		r.Add("a", 0, "")
 		r.held("a", "expectations 1")
 		r.Start()()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		e.waiting = false
 		r.Start()()
 		r.admitted("a", nil)
@@ -204,24 +159,16 @@ func TestStartReleasesKeysWhoseExpectationsWereMetMeanwhile(t *testing.T) {
 func TestPausedKeyIsHeldUntilResumed(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Pause("a")
-		if r.Of("a").PausedSince.IsZero() {
-			t.Error(`r.Of("a").PausedSince is the zero time`)
-		}
-		if got := r.Of("a").HeldBy; got != "" {
-			t.Errorf(`it is not due: r.Of("a").HeldBy = %q, want ""`, got)
-		}
+		assert.NotZero(t, r.Of("a").PausedSince)
+		assert.Zero(t, r.Of("a").HeldBy, "it is not due")
 		r.Add("a", 0, "")
 		r.held("a", "pause")
 		r.Resume("a")
-		if got := r.Of("a").PausedSince; !got.IsZero() {
-			t.Errorf(`r.Of("a").PausedSince = %v, want the zero time`, got)
-		}
+		assert.Zero(t, r.Of("a").PausedSince)
 		r.admitted("a", nil)
 		r.Pause("a")
 		r.Resume("a")
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("it was not added: r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready(), "it was not added")
 	})
 }
 
@@ -229,16 +176,12 @@ func TestReconcileReplacesScheduledOne(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() { r.After("a", time.Minute, "not yet") })
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		r.Add("a", 0, "")
 		r.admitted("a", nil)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 	})
 }
 
@@ -247,33 +190,21 @@ func TestKeyComesBackImmediatelyOrAfterDelay(t *testing.T) {
 		r.Add("a", 0, "")
 		r.admitted("a", func() { r.Again("a") })
 		r.admitted("a", func() { r.After("a", time.Minute, "x") })
-		if got := r.Of("a").Reasons[0].Text; got != "x" {
-			t.Errorf(`r.Of("a").Reasons[0].Text = %q, want %q`, got, "x")
-		}
+		assert.Equal(t, "x", r.Of("a").Reasons[0].Text)
 		time.Sleep(time.Minute - 1)
 		synctest.Wait()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		r.admitted("a", func() { r.Retry("a", 0, "y") })
 		r.admitted("a", func() { r.Retry("a", time.Second, "z") })
-		if got := r.Of("a").Failures; got != 2 {
-			t.Errorf(`r.Of("a").Failures = %v, want 2`, got)
-		}
-		if got := r.Of("a").Reasons[len(r.Of("a").Reasons)-1].Text; got != "z" {
-			t.Errorf(`r.Of("a").Reasons[len(r.Of("a").Reasons)-1].Text = %q, want %q`, got, "z")
-		}
-		if got, want := r.Of("a").Next, time.Now().Add(time.Second); !got.Equal(want) {
-			t.Errorf(`r.Of("a").Next = %v, want %v`, got, want)
-		}
+		assert.Equal(t, 2, r.Of("a").Failures)
+		assert.Equal(t, "z", r.Of("a").Reasons[len(r.Of("a").Reasons)-1].Text)
+		assert.Equal(t, time.Now().Add(time.Second), r.Of("a").Next)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		r.admitted("a", func() { r.Park("a", "never again") })
-		if got, want := r.queue.Parked(), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Errorf("r.queue.Parked() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"a"}, r.queue.Parked())
 	})
 }
 
@@ -285,46 +216,25 @@ func TestDrainLeavesAddedAndScheduledKeysToNextRun(t *testing.T) {
 		}
 		r.admitted("scheduled", func() { r.After("scheduled", time.Minute, "") })
 		r.Divert()
-		if got := r.Of("scheduled").HeldBy; got != "drain" {
-			t.Errorf(`r.Of("scheduled").HeldBy = %q, want %q`, got, "drain")
-		}
+		assert.Equal(t, "drain", r.Of("scheduled").HeldBy)
 		r.admitted("again", func() { r.After("again", 0, "") })
 		r.admitted("failed", func() { r.Retry("failed", 0, "oops") })
 		e.waiting = true
 		r.held("late", "expectations 1")
 		e.waiting = false
-		if r.Add("added", 3, "x") {
-			t.Error(`r.Add("added", 3, "x") is true`)
-		}
+		assert.False(t, r.Add("added", 3, "x"))
 		time.Sleep(24 * time.Hour)
 		synctest.Wait()
-		if got, want := r.ready(), ([]string{"ready"}); !slices.Equal(got, want) {
-			t.Errorf("r.ready() = %q, want %q", got, want)
-		}
-		if err := r.CheckInvariants(false); err == nil {
-			t.Fatal("keys are left to the next Run, and none runs: r.CheckInvariants(false) = nil, want an error")
-		}
+		assert.Equal(t, []string{"ready"}, r.ready())
+		require.Error(t, r.CheckInvariants(false), "keys are left to the next Run, and none runs")
 
-		if got, want := r.HandOver(), ([]string{"ready"}); !slices.Equal(got, want) {
-			t.Errorf("keys left by the drain: r.HandOver() = %q, want %q", got, want)
-		}
-		ready, want := slices.Sorted(slices.Values(r.ready())), []string{"added", "again", "failed", "late", "ready", "scheduled"}
-		if !slices.Equal(ready, want) {
-			t.Errorf("r.ready() = %q, want %q in any order", ready, want)
-		}
-		if got := r.Of("added").Priority; got != 3 {
-			t.Errorf(`r.Of("added").Priority = %v, want 3`, got)
-		}
-		if got := r.Of("added").Reasons[0].Text; got != "x" {
-			t.Errorf(`r.Of("added").Reasons[0].Text = %q, want %q`, got, "x")
-		}
-		if !r.Add("new", 0, "") {
-			t.Error(`r.Add("new", 0, "") is false`)
-		}
+		assert.Equal(t, []string{"ready"}, r.HandOver(), "keys left by the drain")
+		assert.ElementsMatch(t, []string{"ready", "scheduled", "again", "failed", "late", "added"}, r.ready())
+		assert.Equal(t, 3, r.Of("added").Priority)
+		assert.Equal(t, "x", r.Of("added").Reasons[0].Text)
+		assert.True(t, r.Add("new", 0, ""))
 		all, _, _ := r.Held()
-		if all != 0 {
-			t.Errorf("all = %v, want 0", all)
-		}
+		assert.Zero(t, all)
 	})
 }
 
@@ -334,28 +244,18 @@ func TestKeyForNextRunIsReadyAtStart(t *testing.T) {
 		r.admitted("a", func() { r.NextRun("a") })
 		r.Add("b", 0, "")
 		r.admitted("b", func() { r.After("b", time.Hour, "") })
-		if got := r.Of("a").HeldBy; got != "next run" {
-			t.Errorf(`r.Of("a").HeldBy = %q, want %q`, got, "next run")
-		}
-		if got := r.Of("a").Next; !got.IsZero() {
-			t.Errorf(`r.Of("a").Next = %v, want the zero time`, got)
-		}
-		if got := r.Of("b").HeldBy; got != "" {
-			t.Errorf(`r.Of("b").HeldBy = %q, want ""`, got)
-		}
+		assert.Equal(t, "next run", r.Of("a").HeldBy)
+		assert.Zero(t, r.Of("a").Next)
+		assert.Zero(t, r.Of("b").HeldBy)
 		time.Sleep(time.Minute)
 		r.Start()()
-		if got, want := r.ready(), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Errorf("r.ready() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"a"}, r.ready())
 	})
 }
 
 func TestWaitIdleWaitsForReadyInFlightAndHeldKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, _ *expectation) {
-		if err := r.WaitIdle(t.Context()); err != nil {
-			t.Fatalf("r.WaitIdle(ctx): %v", err)
-		}
+		require.NoError(t, r.WaitIdle(t.Context()))
 		r.Pause("a")
 		r.Add("a", 0, "")
 		returned := make(chan error, 1)
@@ -369,21 +269,15 @@ func TestWaitIdleWaitsForReadyInFlightAndHeldKeys(t *testing.T) {
 			func() { r.admitted("a", func() { synctest.Wait() }) },
 		} {
 			synctest.Wait()
-			if len(returned) != 0 {
-				t.Fatalf("returned = %v, want none", returned)
-			}
+			require.Empty(t, returned)
 			step()
 		}
-		if err := <-returned; err != nil {
-			t.Fatalf("<-returned: %v", err)
-		}
+		require.NoError(t, <-returned)
 
 		r.Add("a", 0, "")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("no more"))
-		if got := fmt.Sprint(r.WaitIdle(ctx)); got != "no more" {
-			t.Fatalf("r.WaitIdle(ctx) = %q, want %q", got, "no more")
-		}
+		require.EqualError(t, r.WaitIdle(ctx), "no more")
 		r.admitted("a", nil)
 	})
 }
@@ -392,12 +286,8 @@ func TestHeldCountsKeysByHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, r rig, e *expectation) {
 		none := map[string]int{"pause": 0, "drain": 0, "expectations 1": 0, "expectations late": 0}
 		all, by, _ := r.Held()
-		if all != 0 {
-			t.Errorf("all = %v, want 0", all)
-		}
-		if diff := cmp.Diff(none, by); diff != "" {
-			t.Errorf("by mismatch (-want +got):\n%s", diff)
-		}
+		assert.Zero(t, all)
+		assert.Equal(t, none, by)
 		e.waiting = true
 		r.Pause("b")
 		for _, key := range []string{"a", "b", "c"} {
@@ -407,21 +297,13 @@ func TestHeldCountsKeysByHolder(t *testing.T) {
 		r.held("b", "pause")
 		r.held("c", "expectations 1")
 		all, by, _ = r.Held()
-		if all != 3 {
-			t.Errorf("all = %v, want 3", all)
-		}
-		if diff := cmp.Diff(map[string]int{"pause": 1, "drain": 0, "expectations 1": 2, "expectations late": 0}, by); diff != "" {
-			t.Errorf("by mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, 3, all)
+		assert.Equal(t, map[string]int{"pause": 1, "drain": 0, "expectations 1": 2, "expectations late": 0}, by)
 		r.Divert()
 		r.Add("d", 0, "")
 		all, by, _ = r.Held()
-		if all != 4 {
-			t.Errorf("all = %v, want 4", all)
-		}
-		if by["drain"] != 1 {
-			t.Errorf(`by["drain"] = %v, want 1`, by["drain"])
-		}
+		assert.Equal(t, 4, all)
+		assert.Equal(t, 1, by["drain"])
 		r.HandOver()
 	}, &late{asked: 1}, &late{asked: 1})
 }
@@ -440,9 +322,7 @@ func TestHeldSumsExpectationsByName(t *testing.T) {
 		r.Add("b", 0, "")
 		r.held("b", "expectations shared")
 		_, by, _ := r.Held()
-		if by["expectations shared"] != 2 {
-			t.Errorf(`by["expectations shared"] = %v, want 2`, by["expectations shared"])
-		}
+		assert.Equal(t, 2, by["expectations shared"])
 	}, first, second)
 }
 
@@ -455,14 +335,10 @@ func TestLastDelayWins(t *testing.T) {
 		})
 		time.Sleep(time.Hour - 1)
 		synctest.Wait()
-		if got := r.ready(); len(got) != 0 {
-			t.Errorf("r.ready() = %v, want none", got)
-		}
+		assert.Empty(t, r.ready())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got, want := r.ready(), ([]string{"a"}); !slices.Equal(got, want) {
-			t.Errorf("r.ready() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"a"}, r.ready())
 	})
 }
 
@@ -478,35 +354,17 @@ func TestAllDescribesEachKeyOnce(t *testing.T) {
 		r.Add("ready", 7, "")
 		found := make(map[string]agenda.Key[string])
 		for k := range r.All() {
-			if _, ok := found[k.Key]; ok {
-				t.Errorf("found = %v, want it not to contain %v", found, k.Key)
-			}
+			assert.NotContains(t, found, k.Key)
 			found[k.Key] = k
 		}
-		if len(found) != 4 {
-			t.Errorf("len(found) = %d, want 4: %v", len(found), found)
-		}
-		if found["waits"].State != workqueue.Delayed {
-			t.Errorf(`found["waits"].State = %v, want %v`, found["waits"].State, workqueue.Delayed)
-		}
-		if found["waits"].HeldBy != "expectations 1" {
-			t.Errorf(`found["waits"].HeldBy = %q, want %q`, found["waits"].HeldBy, "expectations 1")
-		}
-		if found["forever"].State != 0 {
-			t.Errorf(`found["forever"].State = %v, want 0`, found["forever"].State)
-		}
-		if found["forever"].HeldBy != "expectations 1" {
-			t.Errorf(`found["forever"].HeldBy = %q, want %q`, found["forever"].HeldBy, "expectations 1")
-		}
-		if found["paused"].PausedSince.IsZero() {
-			t.Error(`found["paused"].PausedSince is the zero time`)
-		}
-		if found["ready"].Priority != 7 {
-			t.Errorf(`found["ready"].Priority = %v, want 7`, found["ready"].Priority)
-		}
-		if diff := cmp.Diff(agenda.Key[string]{KeyInfo: workqueue.KeyInfo[string]{Key: "unknown"}}, r.Of("unknown")); diff != "" {
-			t.Errorf("r.Of(\"unknown\") mismatch (-want +got):\n%s", diff)
-		}
+		assert.Len(t, found, 4)
+		assert.Equal(t, workqueue.Delayed, found["waits"].State)
+		assert.Equal(t, "expectations 1", found["waits"].HeldBy)
+		assert.Zero(t, found["forever"].State)
+		assert.Equal(t, "expectations 1", found["forever"].HeldBy)
+		assert.NotZero(t, found["paused"].PausedSince)
+		assert.Equal(t, 7, found["ready"].Priority)
+		assert.Equal(t, agenda.Key[string]{KeyInfo: workqueue.KeyInfo[string]{Key: "unknown"}}, r.Of("unknown"))
 		for range r.All() {
 			break
 		}

@@ -2,90 +2,58 @@ package agenda_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 )
 
 func TestKeyHasCausesSinceLastTake(t *testing.T) {
 	var b agenda.Causes[string]
-	if got := b.Take("a"); got != nil {
-		t.Errorf(`b.Take("a") = %v, want nil`, got)
-	}
+	assert.Nil(t, b.Take("a"))
 	b.Note("a", "1")
 	b.Note("a", "2")
 	b.Note("a", "1")
 	b.Note("b", "3")
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
-	if got := b.Take("c"); got != nil {
-		t.Errorf(`b.Take("c") = %v, want nil`, got)
-	}
-	if got, want := b.Take("a"), ([]string{"1", "2"}); !slices.Equal(got, want) {
-		t.Errorf(`each once, the oldest first: b.Take("a") = %q, want %q`, got, want)
-	}
-	if got := b.Take("a"); got != nil {
-		t.Errorf(`b.Take("a") = %v, want nil`, got)
-	}
-	if got := b.Len(); got != 1 {
-		t.Errorf("b.Len() = %v, want 1", got)
-	}
-	if got, want := b.Take("b"), ([]string{"3"}); !slices.Equal(got, want) {
-		t.Errorf(`b.Take("b") = %q, want %q`, got, want)
-	}
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
+	require.NoError(t, b.CheckInvariants())
+	assert.Nil(t, b.Take("c"))
+	assert.Equal(t, []string{"1", "2"}, b.Take("a"), "each once, the oldest first")
+	assert.Nil(t, b.Take("a"))
+	assert.Equal(t, 1, b.Len())
+	assert.Equal(t, []string{"3"}, b.Take("b"))
+	assert.Zero(t, b.Len())
+	require.NoError(t, b.CheckInvariants())
 }
 
 func TestOldestAndNewestCausesAreKept(t *testing.T) {
 	var b agenda.Causes[string]
 	for i := range agenda.MaxCauses + 3 {
 		b.Note("a", fmt.Sprint(i))
-		if err := b.CheckInvariants(); err != nil {
-			t.Fatalf("b.CheckInvariants(): %v", err)
-		}
+		require.NoError(t, b.CheckInvariants())
 	}
-	if got, want := b.Take("a"), ([]string{"0", "4", "5", "6", "7", "8", "9", "10"}); !slices.Equal(got, want) {
-		t.Errorf(`b.Take("a") = %q, want %q`, got, want)
-	}
+	assert.Equal(t, []string{"0", "4", "5", "6", "7", "8", "9", "10"}, b.Take("a"))
 }
 
 func TestRestoredCausesPrecedeNewerOnes(t *testing.T) {
 	var b agenda.Causes[string]
 	b.Restore("a", nil)
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, b.Len())
 	for _, c := range []string{"1", "2", "3"} {
 		b.Note("a", c)
 	}
 	taken := b.Take("a")
 	b.Restore("a", taken)
-	if got, want := b.Take("a"), ([]string{"1", "2", "3"}); !slices.Equal(got, want) {
-		t.Errorf(`b.Take("a") = %q, want %q`, got, want)
-	}
+	assert.Equal(t, []string{"1", "2", "3"}, b.Take("a"))
 	for i := range agenda.MaxCauses - 1 {
 		b.Note("a", fmt.Sprint("new ", i))
 	}
 	b.Note("a", "2")
 	b.Restore("a", taken)
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
-	if diff := cmp.Diff([]string{"1", "new 1", "new 2", "new 3", "new 4", "new 5", "new 6", "2"}, b.Take("a")); diff != "" {
-		t.Errorf("b.Take(\"a\") mismatch (-want +got):\n%s", diff)
-	}
-	if want := ([]string{"1", "2", "3"}); !slices.Equal(taken, want) {
-		t.Errorf("a list that was taken never changes: taken = %q, want %q", taken, want)
-	}
+	require.NoError(t, b.CheckInvariants())
+	assert.Equal(t, []string{"1", "new 1", "new 2", "new 3", "new 4", "new 5", "new 6", "2"}, b.Take("a"))
+	assert.Equal(t, []string{"1", "2", "3"}, taken, "a list that was taken never changes")
 }
 
 func TestCausesReleaseMemoryAfterBurst(t *testing.T) {
@@ -93,24 +61,14 @@ func TestCausesReleaseMemoryAfterBurst(t *testing.T) {
 	for i := range 5000 {
 		b.Note(i, "1")
 	}
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
+	require.NoError(t, b.CheckInvariants())
 	for i := range 5000 {
-		if !b.HasMap() {
-			t.Errorf("with %d keys left: b.HasMap() is false", 5000-i)
-		}
+		assert.Equal(t, b.HasMap(), true)
 		b.Take(i)
 	}
-	if b.HasMap() {
-		t.Error("b.HasMap() is true")
-	}
+	assert.False(t, b.HasMap())
 	b.Note(1, "1")
 	b.Take(1)
-	if !b.HasMap() {
-		t.Error("b.HasMap() is false")
-	}
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
+	assert.True(t, b.HasMap())
+	require.NoError(t, b.CheckInvariants())
 }

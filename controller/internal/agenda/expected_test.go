@@ -1,9 +1,10 @@
 package agenda_test
 
 import (
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 )
@@ -42,15 +43,9 @@ func TestKeyWaitsForLastOfItsExpectations(t *testing.T) {
 			all = append(all, e)
 		}
 		until, on, waiting := all.Expires("key")
-		if !until.Equal(c.until) {
-			t.Errorf("until = %v, want %v", until, c.until)
-		}
-		if on != c.on {
-			t.Errorf("on = %v, want %v", on, c.on)
-		}
-		if waiting != c.waiting {
-			t.Errorf("waiting = %v, want %v", waiting, c.waiting)
-		}
+		assert.Equal(t, c.until, until)
+		assert.Equal(t, c.on, on)
+		assert.Equal(t, c.waiting, waiting)
 	}
 }
 
@@ -60,14 +55,8 @@ func TestAllNotifiesUntilStopped(t *testing.T) {
 	stop := agenda.All[string]{a, b}.Notify(func(key string) { told = append(told, key) })
 	a.told("x")
 	b.told("y")
-	if want := ([]string{"x", "y"}); !slices.Equal(told, want) {
-		t.Errorf("told = %q, want %q", told, want)
-	}
+	assert.Equal(t, []string{"x", "y"}, told)
 	stop()
-	if a.told != nil {
-		t.Error("a.told is left")
-	}
-	if b.told != nil {
-		t.Error("b.told is left")
-	}
+	assert.Nil(t, a.told)
+	assert.Nil(t, b.told)
 }

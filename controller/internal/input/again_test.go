@@ -2,14 +2,13 @@ package input_test
 
 import (
 	"context"
-	"math"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -81,18 +80,12 @@ func TestFormerOwnerIsAddedWhenEarlierOwnerIsUnknown(t *testing.T) {
 		w.take()
 		m.failFor("x")
 		w.source.Put(object{"a", "y"})
-		if got, want := w.take(), ([]string{"y: 3, things updated, true"}); !slices.Equal(got, want) {
-			t.Errorf("x cannot be mapped: w.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"y: 3, things updated, true"}, w.take(), "x cannot be mapped")
 		w.source.Put(object{"a", "z"})
-		if diff := cmp.Diff([]string{"y: 3, things updated, true", "z: 3, things updated, true"}, w.take()); diff != "" {
-			t.Errorf("w.take() mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, []string{"y: 3, things updated, true", "z: 3, things updated, true"}, w.take())
 		m.failFor()
 		time.Sleep(time.Minute)
-		if got, want := w.take(), ([]string{"x: 3, things updated, true"}); !slices.Equal(got, want) {
-			t.Errorf("w.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x: 3, things updated, true"}, w.take())
 	})
 }
 
@@ -103,40 +96,26 @@ func TestEachStateIsRemappedOnce(t *testing.T) {
 		m.failFor("x", "y", "z")
 		w.source.Put(object{"a", "x"})
 		time.Sleep(5 * time.Millisecond)
-		if got, want := m.take(), ([]string{"x", "x"}); !slices.Equal(got, want) {
-			t.Errorf("at once, and after a backoff: m.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x", "x"}, m.take(), "at once, and after a backoff")
 		w.source.Put(object{"a", "y"})
-		if got, want := m.take(), ([]string{"x", "x", "y"}); !slices.Equal(got, want) {
-			t.Errorf("a retried mapping does not know the newest state: m.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x", "x", "y"}, m.take(), "a retried mapping does not know the newest state")
 		w.source.Put(object{"a", "z"})
-		if got, want := m.take(), ([]string{"x", "x", "y", "z"}); !slices.Equal(got, want) {
-			t.Errorf("m.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x", "x", "y", "z"}, m.take())
 
 		// The same while a retry is in progress.
 		leave := m.blockNext()
 		time.Sleep(time.Minute)
 		m.take()
 		w.source.Put(object{"a", "y"})
-		if got, want := m.take(), ([]string{"z", "y"}); !slices.Equal(got, want) {
-			t.Errorf("m.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"z", "y"}, m.take())
 		close(leave)
 		m.take()
 		m.failFor()
 		w.source.Put(object{"a", "last"})
 		calls := m.take()
-		if got := len(calls); got < 2 {
-			t.Fatalf("len(calls) = %v, want at least 2", got)
-		}
-		if got, want := calls[len(calls)-2:], ([]string{"y", "last"}); !slices.Equal(got, want) {
-			t.Errorf("calls[len(calls)-2:] = %q, want %q", got, want)
-		}
-		if got := calls[len(calls)-3]; got == "y" {
-			t.Errorf("once: calls[len(calls)-3] = %q, want another", got)
-		}
+		require.GreaterOrEqual(t, len(calls), 2)
+		assert.Equal(t, []string{"y", "last"}, calls[len(calls)-2:])
+		assert.NotEqual(t, "y", calls[len(calls)-3], "once")
 	})
 }
 
@@ -149,12 +128,8 @@ func TestBackoffGrowsToOneMinute(t *testing.T) {
 		time.Sleep(time.Hour)
 		m.take()
 		time.Sleep(time.Hour)
-		if got := len(m.take()); math.Abs(float64(got-60)) > 1 {
-			t.Errorf("len(m.take()) = %v, want %v ± %v", got, 60, 1)
-		}
-		if got := f.Unmapped(); got != 1 {
-			t.Errorf("f.Unmapped() = %v, want 1", got)
-		}
+		assert.InDelta(t, 60, len(m.take()), 1)
+		assert.Equal(t, 1, f.Unmapped())
 	})
 }
 
@@ -174,15 +149,8 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			synctest.Wait()
 			m.failFor()
 			time.Sleep(time.Minute)
-			taken := w.take()
-			for _, want := range []string{"x: 3, things updated, true", "y: 3, things updated, true"} {
-				if !slices.Contains(taken, want) {
-					t.Errorf("w.take() = %q, want it to contain %q", taken, want)
-				}
-			}
-			if got := f.Unmapped(); got != 0 {
-				t.Errorf("f.Unmapped() = %v, want 0", got)
-			}
+			assert.Subset(t, w.take(), []string{"x: 3, things updated, true", "y: 3, things updated, true"})
+			assert.Zero(t, f.Unmapped())
 		})
 	})
 	t.Run("a resync maps an object whose first mapping failed", func(t *testing.T) {
@@ -191,9 +159,7 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			const period = 10 * time.Minute
 			var err error
 			w.inf, err = informer.New(w.source, keyOf, informer.Config{Name: "things", ResyncPeriod: period})
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			m := &mapper{}
 			defer w.run(t, input.Mapped(w.origin, input.Rules[object]{}, w.inf, m.to))()
 			m.failFor("x")
@@ -202,9 +168,7 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			synctest.Wait()
 			m.failFor()
 			time.Sleep(time.Nanosecond)
-			if got, want := w.take(), ([]string{"x: 3, things added, true"}); !slices.Equal(got, want) {
-				t.Errorf("w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"x: 3, things added, true"}, w.take())
 		})
 	})
 	t.Run("an existing object is not news", func(t *testing.T) {
@@ -215,14 +179,10 @@ func TestRetriedMappingIsNewsIfAnyStateWas(t *testing.T) {
 			w.take()
 			m.failFor("x")
 			f.Present(t.Context(), func(key string) { t.Error(key) })
-			if got := f.Unmapped(); got != 1 {
-				t.Errorf("f.Unmapped() = %v, want 1", got)
-			}
+			assert.Equal(t, 1, f.Unmapped())
 			m.failFor()
 			time.Sleep(time.Second)
-			if got, want := w.take(), ([]string{"x: -7, things listed again, false"}); !slices.Equal(got, want) {
-				t.Errorf("w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"x: -7, things listed again, false"}, w.take())
 		})
 	})
 }

@@ -2,14 +2,15 @@ package input_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -24,9 +25,7 @@ func newFeeds(t *testing.T, w *world) *input.Feeds[string] {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := w.inf.Run(ctx); err != nil {
-			t.Errorf("w.inf.Run(ctx): %v", err)
-		}
+		assert.NoError(t, w.inf.Run(ctx))
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 	var mu sync.Mutex // two handlers add keys
@@ -54,19 +53,11 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", "x"})
 		fs := newFeeds(t, w)
-		if got := fs.Sources(); len(got) != 1 || got[0] != input.Source(w.inf) {
-			t.Errorf("fs.Sources() = %v, want the informer once", got)
-		}
+		assert.Equal(t, []input.Source{w.inf}, fs.Sources(), "once")
 		for range 2 {
-			if fs.Started() {
-				t.Error("fs.Started() is true")
-			}
-			if fs.Synced() {
-				t.Error("fs.Synced() is true")
-			}
-			if got := present(fs); len(got) != 0 {
-				t.Errorf("present(fs) = %v, want none", got)
-			}
+			assert.False(t, fs.Started())
+			assert.False(t, fs.Synced())
+			assert.Empty(t, present(fs))
 			beside := make(chan string, 2)
 			syncers, stop, err := fs.Start(t.Context(), func(ctx context.Context, syncers []informer.Syncer) {
 				beside <- fmt.Sprint(len(syncers))
@@ -74,40 +65,20 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 				time.Sleep(time.Second)
 				beside <- "ended"
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(syncers) != 3 {
-				t.Errorf("the source and two handlers: len(syncers) = %d, want 3: %v", len(syncers), syncers)
-			}
+			require.NoError(t, err)
+			assert.Len(t, syncers, 3, "the source and two handlers")
 			synctest.Wait()
-			if !fs.Started() {
-				t.Error("fs.Started() is false")
-			}
-			if !fs.Synced() {
-				t.Error("fs.Synced() is false")
-			}
-			if got := <-beside; got != "3" {
-				t.Errorf("<-beside = %q, want %q", got, "3")
-			}
-			if got, want := present(fs), ([]string{"a", "x"}); !slices.Equal(got, want) {
-				t.Errorf("present(fs) = %q, want %q", got, want)
-			}
-			if err := fs.CheckInvariants(); err != nil {
-				t.Fatalf("fs.CheckInvariants(): %v", err)
-			}
+			assert.True(t, fs.Started())
+			assert.True(t, fs.Synced())
+			assert.Equal(t, "3", <-beside)
+			assert.Equal(t, []string{"a", "x"}, present(fs))
+			require.NoError(t, fs.CheckInvariants())
 			stop()
-			if len(beside) != 1 {
-				t.Errorf("the stop has waited for it: len(beside) = %d, want 1: %v", len(beside), beside)
-			}
-			if got := <-beside; got != "ended" {
-				t.Errorf("<-beside = %q, want %q", got, "ended")
-			}
+			assert.Len(t, beside, 1, "the stop has waited for it")
+			assert.Equal(t, "ended", <-beside)
 			w.take()
 			w.source.Put(object{"a", "x"})
-			if got := w.take(); len(got) != 0 {
-				t.Errorf("the handlers are removed: w.take() = %v, want none", got)
-			}
+			assert.Empty(t, w.take(), "the handlers are removed")
 		}
 	})
 }
@@ -118,16 +89,10 @@ func TestFeedsSyncAfterTheirSource(t *testing.T) {
 		fs := input.NewFeeds([]*input.Feed[string]{input.Own(w.origin, input.Rules[object]{}, w.inf)}, none)
 		_, stop, err := fs.Start(t.Context(), nil)
 		defer stop()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synctest.Wait()
-		if !fs.Started() {
-			t.Error("fs.Started() is false")
-		}
-		if fs.Synced() {
-			t.Error("fs.Synced() is true")
-		}
+		assert.True(t, fs.Started())
+		assert.False(t, fs.Synced())
 	})
 }
 
@@ -138,9 +103,7 @@ func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 		w.source.Put(object{"b", ""})
 		fs := newFeeds(t, w)
 		_, stop, err := fs.Start(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synctest.Wait()
 		var added []string
 		began := make(chan struct{})
@@ -155,9 +118,7 @@ func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 		}()
 		<-began
 		stop()
-		if len(added) != 1 {
-			t.Errorf("the stop has waited for the key that was being added, and the second one was left out: len(added) = %d, want 1: %v", len(added), added)
-		}
+		assert.Len(t, added, 1, "the stop has waited for the key that was being added, and the second one was left out")
 	})
 }
 
@@ -166,22 +127,14 @@ func TestCallerStopsFeedsOfEndedInformer(t *testing.T) {
 		w, ended := newWorld(t), newWorld(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := ended.inf.Run(ctx); err != nil {
-			t.Fatalf("ended.inf.Run(ctx): %v", err)
-		}
+		require.NoError(t, ended.inf.Run(ctx))
 		fs := input.NewFeeds([]*input.Feed[string]{
 			input.Own(w.origin, input.Rules[object]{}, w.inf), input.Own(ended.origin, input.Rules[object]{}, ended.inf),
 		}, none)
 		_, stop, err := fs.Start(t.Context(), nil)
-		if !errors.Is(err, informer.ErrEnded) {
-			t.Fatalf("err = %v, want %v", err, informer.ErrEnded)
-		}
-		if got := err.Error(); !strings.Contains(got, "watch things: ") {
-			t.Errorf("err.Error() = %q, want it to contain %q", got, "watch things: ")
-		}
-		if fs.Started() {
-			t.Error("fs.Started() is true")
-		}
+		require.ErrorIs(t, err, informer.ErrEnded)
+		assert.Contains(t, err.Error(), "watch things: ")
+		assert.False(t, fs.Started())
 		stop()
 	})
 }
@@ -194,33 +147,19 @@ func TestWaitMappedWaitsForNextStart(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- fs.WaitMapped(t.Context()) }()
 		synctest.Wait()
-		if len(waited) != 0 {
-			t.Errorf("waited = %v, want none", waited)
-		}
+		assert.Empty(t, waited)
 		_, stop, err := fs.Start(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := <-waited; err != nil {
-			t.Fatalf("<-waited: %v", err)
-		}
-		if err := fs.CheckInvariants(); err != nil {
-			t.Fatalf("fs.CheckInvariants(): %v", err)
-		}
-		if len(w.added) == 0 {
-			t.Error("w.added is empty")
-		}
+		require.NoError(t, err)
+		require.NoError(t, <-waited)
+		require.NoError(t, fs.CheckInvariants())
+		assert.NotEmpty(t, w.added)
 		stop()
 
 		why := fmt.Errorf("why")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		if err := fs.WaitMapped(ctx); !errors.Is(err, why) {
-			t.Fatalf("fs.WaitMapped(ctx) = %v, want %v", err, why)
-		}
-		if err := input.NewFeeds[string](nil, none).WaitMapped(ctx); err != nil {
-			t.Fatalf("there is nothing to wait for: input.NewFeeds[string](nil, none).WaitMapped(ctx): %v", err)
-		}
+		require.ErrorIs(t, fs.WaitMapped(ctx), why)
+		require.NoError(t, input.NewFeeds[string](nil, none).WaitMapped(ctx), "there is nothing to wait for")
 	})
 }
 
@@ -237,9 +176,7 @@ func TestMapperContextEndsWithFeed(t *testing.T) {
 					if calls++; again && calls == 1 {
 						return nil, errBoom
 					}
-					if got := ctx.Value(valueKey{}); got != any("value") {
-						t.Errorf("ctx.Value(valueKey{}) = %v, want %v", got, "value")
-					}
+					assert.Equal(t, "value", ctx.Value(valueKey{}))
 					select {
 					case <-ctx.Done():
 					case <-time.After(time.Hour):
@@ -247,25 +184,15 @@ func TestMapperContextEndsWithFeed(t *testing.T) {
 					}
 					return nil, context.Cause(ctx)
 				})
-				go func() {
-					if err := w.inf.Run(t.Context()); err != nil {
-						t.Errorf("w.inf.Run(ctx): %v", err)
-					}
-				}()
+				go func() { assert.NoError(t, w.inf.Run(t.Context())) }()
 				fs := input.NewFeeds([]*input.Feed[string]{f}, none)
 				_, stop, err := fs.Start(context.WithValue(t.Context(), valueKey{}, "value"), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if calls <= 0 {
-					t.Errorf("calls = %v, want more than 0", calls)
-				}
+				assert.Positive(t, calls)
 				stop()
-				if got := fs.Unmapped(); got != 1 {
-					t.Errorf("fs.Unmapped() = %v, want 1", got)
-				}
+				assert.Equal(t, 1, fs.Unmapped())
 			})
 		})
 	}

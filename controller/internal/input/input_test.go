@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -37,9 +37,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{source: informertest.NewSource(keyOf)}
 	var err error
 	w.inf, err = informer.New(w.source, keyOf, informer.Config{Name: "things"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.origin = input.Origin[string]{To: &input.Target[string]{
 		Name: "test", Background: -7, Reasons: true, Logger: slog.New(slog.DiscardHandler), Check: func(err error) { _ = err.Error() },
 		Add: func(key string, a input.Addition) {
@@ -58,14 +56,10 @@ func (w *world) run(t *testing.T, f *input.Feed[string]) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := w.inf.Run(ctx); err != nil {
-			t.Errorf("w.inf.Run(ctx): %v", err)
-		}
+		assert.NoError(t, w.inf.Run(ctx))
 	}()
 	_, err := f.Start(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	synctest.Wait()
 	return func() {
 		cancel()
@@ -104,42 +98,24 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 				w.source.Put(object{"a", "x"})
 				w.source.Put(object{"b", ""})
 				f := make(w)
-				if got := f.Source().Name(); got != "things" {
-					t.Errorf("f.Source().Name() = %q, want %q", got, "things")
-				}
+				assert.Equal(t, "things", f.Source().Name())
 				stop := w.run(t, f)
-				if got, want := w.take(), ([]string{"x: -7, things listed, false"}); !slices.Equal(got, want) {
-					t.Errorf("w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"x: -7, things listed, false"}, w.take())
 				w.source.Put(object{"b", "y"})
-				if got, want := w.take(), ([]string{"y: 3, things updated, true"}); !slices.Equal(got, want) {
-					t.Errorf("w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"y: 3, things updated, true"}, w.take())
 				w.source.Put(object{"b", "x"})
-				if diff := cmp.Diff([]string{"y: 3, things updated, true", "x: 3, things updated, true"}, w.take()); diff != "" {
-					t.Errorf("w.take() mismatch (-want +got):\n%s", diff)
-				}
+				assert.Equal(t, []string{"y: 3, things updated, true", "x: 3, things updated, true"}, w.take())
 				w.source.Put(object{"b", "x"})
-				if got, want := w.take(), ([]string{"x: 3, things updated, true"}); !slices.Equal(got, want) {
-					t.Errorf("once: w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"x: 3, things updated, true"}, w.take(), "once")
 				w.source.Put(object{"c", "z"})
-				if got, want := w.take(), ([]string{"z: 3, things added, true"}); !slices.Equal(got, want) {
-					t.Errorf("w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"z: 3, things added, true"}, w.take())
 				w.source.Delete("c")
-				if got, want := w.take(), ([]string{"z: 3, things deleted, true"}); !slices.Equal(got, want) {
-					t.Errorf("w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"z: 3, things deleted, true"}, w.take())
 				w.source.Put(object{"b", ""})
-				if got, want := w.take(), ([]string{"x: 3, things updated, true"}); !slices.Equal(got, want) {
-					t.Errorf("the former owner: w.take() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"x: 3, things updated, true"}, w.take(), "the former owner")
 				var present []string
 				f.Present(t.Context(), func(key string) { present = append(present, key) })
-				if want := ([]string{"x"}); !slices.Equal(present, want) {
-					t.Errorf("present = %q, want %q", present, want)
-				}
+				assert.Equal(t, []string{"x"}, present)
 				ended, cancel := context.WithCancel(t.Context())
 				cancel()
 				f.Present(ended, func(key string) { t.Error(key) })
@@ -153,17 +129,11 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 			w.origin.Priority = -9
 			w.source.Put(object{"a", ""})
 			stop := w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))
-			if got, want := w.take(), ([]string{"a: -9, things listed, false"}); !slices.Equal(got, want) {
-				t.Errorf("a non-event has no higher priority: w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"a: -9, things listed, false"}, w.take(), "a non-event has no higher priority")
 			w.source.Put(object{"a", "x"})
-			if got, want := w.take(), ([]string{"a: -9, things updated, true"}); !slices.Equal(got, want) {
-				t.Errorf("w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"a: -9, things updated, true"}, w.take())
 			w.source.Delete("a")
-			if got, want := w.take(), ([]string{"a: -9, things deleted, true"}); !slices.Equal(got, want) {
-				t.Errorf("w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"a: -9, things deleted, true"}, w.take())
 			stop()
 		})
 	})
@@ -176,13 +146,9 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 				return informer.Handler[string, object]{OnAdd: func(o object, _ bool) { add("of " + o.Key) }}
 			})
 			stop := w.run(t, f)
-			if got, want := w.take(), ([]string{"of a: 3, , true"}); !slices.Equal(got, want) {
-				t.Errorf("w.take() = %q, want %q", got, want)
-			}
+			assert.Equal(t, []string{"of a: 3, , true"}, w.take())
 			f.Present(t.Context(), func(key string) { t.Error(key) })
-			if got := f.Unmapped(); got != 0 {
-				t.Errorf("f.Unmapped() = %v, want 0", got)
-			}
+			assert.Zero(t, f.Unmapped())
 			stop()
 		})
 	})
@@ -205,16 +171,10 @@ func TestStopWaitsForRetriedMapper(t *testing.T) {
 		stop := w.run(t, f)
 		w.source.Put(object{"a", ""})
 		time.Sleep(time.Second)
-		if !running.Load() {
-			t.Error("running.Load() is false")
-		}
-		if got := f.Unmapped(); got != 0 {
-			t.Errorf("it is in flight: f.Unmapped() = %v, want 0", got)
-		}
+		assert.True(t, running.Load())
+		assert.Zero(t, f.Unmapped(), "it is in flight")
 		stop()
-		if running.Load() {
-			t.Error("running.Load() is true")
-		}
+		assert.False(t, running.Load())
 	})
 }
 
@@ -224,9 +184,7 @@ func TestFeedOfEndedInformerDoesNotStart(t *testing.T) {
 		f := input.Own(w.origin, input.Rules[object]{}, w.inf)
 		w.run(t, f)()
 		_, err := f.Start(t.Context())
-		if !errors.Is(err, informer.ErrEnded) {
-			t.Fatalf("err = %v, want %v", err, informer.ErrEnded)
-		}
+		require.ErrorIs(t, err, informer.ErrEnded)
 		f.Stop()
 	})
 }
@@ -243,13 +201,9 @@ func TestPanickingErrorMethodIsMapperPanic(t *testing.T) {
 		})
 		w.source.Put(object{"a", "x"})
 		stop := w.run(t, f)
-		if got := f.Unmapped(); got != 1 {
-			t.Errorf("f.Unmapped() = %v, want 1", got)
-		}
+		assert.Equal(t, 1, f.Unmapped())
 		time.Sleep(time.Second)
-		if got, want := w.take(), ([]string{"x: -7, things listed, false"}); !slices.Equal(got, want) {
-			t.Errorf("w.take() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x: -7, things listed, false"}, w.take())
 		stop()
 	})
 }
@@ -276,9 +230,7 @@ func TestDuplicateKeyOfEventIsAddedOnce(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var added []string
 			input.AddAll(func(key string) { added = append(added, key) }, test.old, test.new)
-			if diff := cmp.Diff(test.want, added); diff != "" {
-				t.Errorf("added mismatch (-want +got):\n%s", diff)
-			}
+			assert.Equal(t, test.want, added)
 		})
 	}
 }

@@ -2,10 +2,12 @@ package input_test
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/input"
 	"github.com/setpoint-go/setpoint/informer"
@@ -38,21 +40,13 @@ func TestChangeHasTraceContextOfItsWrite(t *testing.T) {
 				w.origin.To.Traces = true
 				w.source.Put(object{"a", "x"})
 				defer w.run(t, make(w))()
-				if got := w.takeTraces(); len(got) != 0 {
-					t.Errorf("an initial list is not a change: w.takeTraces() = %v, want none", got)
-				}
+				assert.Empty(t, w.takeTraces(), "an initial list is not a change")
 				w.source.Put(object{"a", "y"})
-				if got, want := w.takeTraces(), ([]string{"x by write of y", "y by write of y"}); !slices.Equal(got, want) {
-					t.Errorf("w.takeTraces() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
 				w.source.Put(object{"b", "z"})
-				if got, want := w.takeTraces(), ([]string{"z by write of z"}); !slices.Equal(got, want) {
-					t.Errorf("w.takeTraces() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"z by write of z"}, w.takeTraces())
 				w.source.Delete("b")
-				if got, want := w.takeTraces(), ([]string{"z by write of z"}); !slices.Equal(got, want) {
-					t.Errorf("w.takeTraces() = %q, want %q", got, want)
-				}
+				assert.Equal(t, []string{"z by write of z"}, w.takeTraces())
 			})
 		})
 	}
@@ -64,9 +58,7 @@ func TestOwnKeysHaveTraceContext(t *testing.T) {
 		w.origin.To.Traces = true
 		defer w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))()
 		w.source.Put(object{"a", "x"})
-		if got, want := w.takeTraces(), ([]string{"a by write of x"}); !slices.Equal(got, want) {
-			t.Errorf("w.takeTraces() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"a by write of x"}, w.takeTraces())
 	})
 }
 
@@ -87,12 +79,8 @@ func TestDeletionWithUnknownFinalStateHasNoTraceContext(t *testing.T) {
 		w.source.Compact()
 		w.source.FailWatches(nil)
 		time.Sleep(time.Minute)
-		if got, want := w.takeTraces(), ([]string{"b by write of y"}); !slices.Equal(got, want) {
-			t.Errorf("w.takeTraces() = %q, want %q", got, want)
-		}
-		if got := w.take(); len(got) != 2 {
-			t.Errorf("len(w.take()) = %d, want 2: %v", len(got), got)
-		}
+		assert.Equal(t, []string{"b by write of y"}, w.takeTraces())
+		assert.Len(t, w.take(), 2)
 	})
 }
 
@@ -101,12 +89,8 @@ func TestTraceContextIsNotReadWithoutHook(t *testing.T) {
 		w := newWorld(t)
 		defer w.run(t, input.Own(w.origin, input.Rules[object]{}, w.inf))()
 		w.source.Put(object{"a", "x"})
-		if got := w.takeTraces(); len(got) != 0 {
-			t.Errorf("w.takeTraces() = %v, want none", got)
-		}
-		if got := w.take(); len(got) != 1 {
-			t.Errorf("len(w.take()) = %d, want 1: %v", len(got), got)
-		}
+		assert.Empty(t, w.takeTraces())
+		assert.Len(t, w.take(), 1)
 	})
 }
 
@@ -116,31 +100,21 @@ func TestObjectsWithoutTraceContext(t *testing.T) {
 		w.origin.To.Traces = true
 		source := informertest.NewSource(func(s string) string { return s })
 		inf, err := informer.New(source, func(s string) string { return s }, informer.Config{Name: "texts"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		w.inf = nil
 		f := input.Own(w.origin, input.Rules[string]{}, inf)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- inf.Run(ctx) }()
 		_, err = f.Start(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		synctest.Wait()
 		source.Put("a")
-		if got := w.takeTraces(); len(got) != 0 {
-			t.Errorf("w.takeTraces() = %v, want none", got)
-		}
-		if got := w.take(); len(got) != 1 {
-			t.Errorf("len(w.take()) = %d, want 1: %v", len(got), got)
-		}
+		assert.Empty(t, w.takeTraces())
+		assert.Len(t, w.take(), 1)
 		cancel()
 		f.Stop()
-		if err := <-ended; err != nil {
-			t.Fatalf("<-ended: %v", err)
-		}
+		require.NoError(t, <-ended)
 	})
 }
 
@@ -154,19 +128,13 @@ func TestRetriedMappingKeepsLastTraceContext(t *testing.T) {
 		synctest.Wait()
 		m.failFor("y")
 		time.Sleep(time.Minute)
-		if got, want := w.takeTraces(), ([]string{"x by write of x"}); !slices.Equal(got, want) {
-			t.Errorf("w.takeTraces() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x by write of x"}, w.takeTraces())
 		m.failFor("x", "y")
 		w.source.Put(object{"a", "y"})
-		if got := w.takeTraces(); len(got) != 0 {
-			t.Errorf("w.takeTraces() = %v, want none", got)
-		}
+		assert.Empty(t, w.takeTraces())
 		m.failFor()
 		time.Sleep(time.Minute)
-		if got, want := w.takeTraces(), ([]string{"x by write of y", "y by write of y"}); !slices.Equal(got, want) {
-			t.Errorf("w.takeTraces() = %q, want %q", got, want)
-		}
+		assert.Equal(t, []string{"x by write of y", "y by write of y"}, w.takeTraces())
 
 		// The same while a retry is in progress.
 		m.failFor("p", "q")
@@ -181,8 +149,6 @@ func TestRetriedMappingKeepsLastTraceContext(t *testing.T) {
 		synctest.Wait()
 		m.failFor()
 		time.Sleep(time.Hour)
-		if got := w.takeTraces(); !slices.Contains(got, "q by write of q") {
-			t.Errorf("w.takeTraces() = %v, want it to contain %v", got, "q by write of q")
-		}
+		assert.Contains(t, w.takeTraces(), "q by write of q")
 	})
 }

@@ -3,10 +3,12 @@ package streak_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller/internal/streak"
 )
@@ -14,55 +16,29 @@ import (
 func TestConsecutiveConflictsAreCounted(t *testing.T) {
 	var b streak.Book[string]
 	b.End("a")
-	if got := b.Failed("a", true); !got.IsZero() {
-		t.Errorf(`b.Failed("a", true) = %v, want the zero time`, got)
-	}
+	assert.Zero(t, b.Failed("a", true))
 	for i := range 3 {
 		n, since := b.Unfinished("a", true, false)
-		if want := i + 1; n != want {
-			t.Errorf("n = %v, want %v", n, want)
-		}
-		if !since.IsZero() {
-			t.Errorf("nothing is limited: since = %v, want the zero time", since)
-		}
-		if err := b.CheckInvariants(); err != nil {
-			t.Fatalf("b.CheckInvariants(): %v", err)
-		}
+		assert.Equal(t, i+1, n)
+		assert.Zero(t, since, "nothing is limited")
+		require.NoError(t, b.CheckInvariants())
 	}
-	if got := b.Conflicts("a"); got != 3 {
-		t.Errorf(`b.Conflicts("a") = %v, want 3`, got)
-	}
-	if got := b.Conflicts("b"); got != 0 {
-		t.Errorf(`b.Conflicts("b") = %v, want 0`, got)
-	}
+	assert.Equal(t, 3, b.Conflicts("a"))
+	assert.Zero(t, b.Conflicts("b"))
 	b.Failed("a", true)
-	if got := b.Conflicts("a"); got != 3 {
-		t.Errorf(`a conflict that counts as a failure is still a conflict: b.Conflicts("a") = %v, want 3`, got)
-	}
+	assert.Equal(t, 3, b.Conflicts("a"), "a conflict that counts as a failure is still a conflict")
 	b.Failed("a", false)
-	if got := b.Conflicts("a"); got != 0 {
-		t.Errorf(`b.Conflicts("a") = %v, want 0`, got)
-	}
-	if got := b.Len(); got != 0 {
-		t.Errorf("there is nothing to remember: b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, b.Conflicts("a"))
+	assert.Zero(t, b.Len(), "there is nothing to remember")
 
 	b.Unfinished("a", true, false)
 	n, _ := b.Unfinished("a", false, false)
-	if n != 0 {
-		t.Errorf("n = %v, want 0", n)
-	}
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, n)
+	assert.Zero(t, b.Len())
 	b.Unfinished("a", true, false)
 	b.End("a")
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
-	if err := b.CheckInvariants(); err != nil {
-		t.Fatalf("b.CheckInvariants(): %v", err)
-	}
+	assert.Zero(t, b.Len())
+	require.NoError(t, b.CheckInvariants())
 }
 
 func TestFirstUnfinishedReconcileIsRemembered(t *testing.T) {
@@ -71,22 +47,14 @@ func TestFirstUnfinishedReconcileIsRemembered(t *testing.T) {
 		first := time.Now()
 		for range 3 {
 			_, since := b.Unfinished("a", false, true)
-			if !since.Equal(first) {
-				t.Errorf("since = %v, want %v", since, first)
-			}
-			if got := b.Failed("a", false); !got.Equal(first) {
-				t.Errorf(`b.Failed("a", false) = %v, want %v`, got, first)
-			}
+			assert.Equal(t, first, since)
+			assert.Equal(t, first, b.Failed("a", false))
 			time.Sleep(time.Second)
 		}
-		if got := b.Failed("b", false); !got.IsZero() {
-			t.Errorf(`b.Failed("b", false) = %v, want the zero time`, got)
-		}
+		assert.Zero(t, b.Failed("b", false))
 		b.End("a")
 		_, since := b.Unfinished("a", false, true)
-		if got := since.Sub(first); got != 3*time.Second {
-			t.Errorf("since.Sub(first) = %v, want %v", got, 3*time.Second)
-		}
+		assert.Equal(t, 3*time.Second, since.Sub(first))
 	})
 }
 
@@ -94,112 +62,64 @@ func TestProbeLastsUntilEventOrEnd(t *testing.T) {
 	var b streak.Book[string]
 	begin := func(parked bool) {
 		t.Helper()
-		if !b.BeginProbe("a") {
-			t.Fatal(`b.BeginProbe("a") is false`)
-		}
-		if b.IsProbe("a") {
-			t.Error(`it may not be parked: b.IsProbe("a") is true`)
-		}
-		if b.BeginProbe("a") {
-			t.Error(`one at a time: b.BeginProbe("a") is true`)
-		}
+		require.True(t, b.BeginProbe("a"))
+		assert.False(t, b.IsProbe("a"), "it may not be parked")
+		assert.False(t, b.BeginProbe("a"), "one at a time")
 		b.EndProbe("a", parked)
-		if got := b.IsProbe("a"); got != parked {
-			t.Errorf(`b.IsProbe("a") = %v, want %v`, got, parked)
-		}
-		if err := b.CheckInvariants(); err != nil {
-			t.Fatalf("b.CheckInvariants(): %v", err)
-		}
+		assert.Equal(t, parked, b.IsProbe("a"))
+		require.NoError(t, b.CheckInvariants())
 	}
 	b.ClearProbe("a")
 	begin(false)
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, b.Len())
 	begin(true)
-	if b.IsProbe("b") {
-		t.Error(`b.IsProbe("b") is true`)
-	}
-	if b.BeginProbe("a") {
-		t.Error(`the attempt is left: b.BeginProbe("a") is true`)
-	}
+	assert.False(t, b.IsProbe("b"))
+	assert.False(t, b.BeginProbe("a"), "the attempt is left")
 	b.EndProbe("a", false)
-	if !b.IsProbe("a") {
-		t.Error(`b.IsProbe("a") is false`)
-	}
+	assert.True(t, b.IsProbe("a"))
 	b.Unfinished("a", true, false)
-	if !b.IsProbe("a") {
-		t.Error(`b.IsProbe("a") is false`)
-	}
+	assert.True(t, b.IsProbe("a"))
 	b.ClearProbe("a")
-	if b.IsProbe("a") {
-		t.Error(`b.IsProbe("a") is true`)
-	}
-	if got := b.Conflicts("a"); got != 1 {
-		t.Errorf(`b.Conflicts("a") = %v, want 1`, got)
-	}
+	assert.False(t, b.IsProbe("a"))
+	assert.Equal(t, 1, b.Conflicts("a"))
 	begin(true)
 	b.Parked("a", true)
-	if !b.IsProbe("a") {
-		t.Error(`b.IsProbe("a") is false`)
-	}
-	if got := b.Conflicts("a"); got != 0 {
-		t.Errorf(`b.Conflicts("a") = %v, want 0`, got)
-	}
+	assert.True(t, b.IsProbe("a"))
+	assert.Zero(t, b.Conflicts("a"))
 	b.End("a")
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, b.Len())
 
 	b.BeginProbe("a")
 	b.ClearProbe("a") // an event revives the key just before it is taken out
 	b.EndProbe("a", true)
-	if got := b.Len(); got != 0 {
-		t.Errorf("b.Len() = %v, want 0", got)
-	}
+	assert.Zero(t, b.Len())
 	b.BeginProbe("a")
 	b.End("a") // its last attempt ends, and parks it
 	b.EndProbe("a", true)
-	if !b.IsProbe("a") {
-		t.Error(`b.IsProbe("a") is false`)
-	}
+	assert.True(t, b.IsProbe("a"))
 }
 
 func TestEventsCancelReconcileUpToLimit(t *testing.T) {
 	f := streak.NewFlights[string]()
-	if got := f.UnderWay("a"); got != nil {
-		t.Errorf(`f.UnderWay("a") = %v, want nil`, got)
-	}
+	assert.Nil(t, f.UnderWay("a"))
 	var ended error
 	begin := func() { ended = nil; f.Begin("a", func(cause error) { ended = cause }) }
 	for range streak.MaxSuperseded {
 		begin()
-		if err := f.CheckInvariants(false); err == nil {
-			t.Fatal("f.CheckInvariants(false) = nil, want an error")
-		}
+		require.Error(t, f.CheckInvariants(false))
 		f.UnderWay("a")(context.Canceled)
-		if !errors.Is(ended, context.Canceled) {
-			t.Fatalf("ended = %v, want %v", ended, context.Canceled)
-		}
+		require.ErrorIs(t, ended, context.Canceled)
 		f.End("a", true)
-		if err := f.CheckInvariants(false); err != nil {
-			t.Fatalf("f.CheckInvariants(false): %v", err)
-		}
+		require.NoError(t, f.CheckInvariants(false))
 	}
 	begin()
-	if got := f.UnderWay("a"); got != nil {
-		t.Errorf(`not canceled anymore: f.UnderWay("a") = %v, want nil`, got)
-	}
+	assert.Nil(t, f.UnderWay("a"), "not canceled anymore")
 	f.End("a", false)
 	begin()
 	f.UnderWay("a")(errors.New("x"))
-	if got := fmt.Sprint(ended); got != "x" {
-		t.Fatalf("ended = %q, want %q", got, "x")
-	}
+	require.EqualError(t, ended, "x")
 	f.End("a", false)
-	if got := f.UnderWay("a"); got != nil {
-		t.Errorf(`f.UnderWay("a") = %v, want nil`, got)
-	}
+	assert.Nil(t, f.UnderWay("a"))
 }
 
 func TestBudgetLimitsAttemptsAndTime(t *testing.T) {
@@ -207,34 +127,18 @@ func TestBudgetLimitsAttemptsAndTime(t *testing.T) {
 		var unknown time.Time
 		now := time.Now()
 		ago := func(d time.Duration) time.Time { return now.Add(-d) }
-		if (streak.Budget{}.Spent(1000, ago(time.Hour), ago(time.Hour))) {
-			t.Error("zero is no limit: streak.Budget{}.Spent(1000, ago(time.Hour), ago(time.Hour)) is true")
-		}
-		if (streak.Budget{Attempts: 3}.Spent(2, unknown, ago(time.Hour))) {
-			t.Error("streak.Budget{Attempts: 3}.Spent(2, unknown, ago(time.Hour)) is true")
-		}
-		if !(streak.Budget{Attempts: 3}.Spent(3, unknown, unknown)) {
-			t.Error("streak.Budget{Attempts: 3}.Spent(3, unknown, unknown) is false")
-		}
+		assert.False(t, streak.Budget{}.Spent(1000, ago(time.Hour), ago(time.Hour)), "zero is no limit")
+		assert.False(t, streak.Budget{Attempts: 3}.Spent(2, unknown, ago(time.Hour)))
+		assert.True(t, streak.Budget{Attempts: 3}.Spent(3, unknown, unknown))
 		b := streak.Budget{Elapsed: time.Minute}
-		if b.Spent(1, unknown, unknown) {
-			t.Error("the first failure is not the last one: b.Spent(1, unknown, unknown) is true")
-		}
+		assert.False(t, b.Spent(1, unknown, unknown), "the first failure is not the last one")
 		for _, known := range [][2]time.Time{
 			{ago(time.Minute), unknown}, {unknown, ago(time.Minute)}, {ago(time.Minute), now}, {now, ago(time.Minute)},
 		} {
-			if !b.Spent(1, known[0], known[1]) {
-				t.Error("b.Spent(1, known[0], known[1]) is false")
-			}
-			if got := b.Left(known[0], known[1]); got != 0 {
-				t.Errorf("b.Left(known[0], known[1]) = %v, want 0", got)
-			}
+			assert.True(t, b.Spent(1, known[0], known[1]))
+			assert.Zero(t, b.Left(known[0], known[1]))
 		}
-		if b.Spent(1, ago(time.Minute-1), unknown) {
-			t.Error("b.Spent(1, ago(time.Minute-1), unknown) is true")
-		}
-		if got := b.Left(ago(time.Minute-1), now); got != time.Nanosecond {
-			t.Errorf("b.Left(ago(time.Minute-1), now) = %v, want %v", got, time.Nanosecond)
-		}
+		assert.False(t, b.Spent(1, ago(time.Minute-1), unknown))
+		assert.Equal(t, time.Nanosecond, b.Left(ago(time.Minute-1), now))
 	})
 }

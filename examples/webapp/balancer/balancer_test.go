@@ -8,12 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"runtime"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
@@ -21,44 +21,28 @@ import (
 func TestConnectionsAreRoundRobin(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), named(t, "y"), named(t, "z"))
 	for _, want := range []string{"x", "y", "z", "x", "y", "z", "x"} {
-		if got := ask(t, b.Addr().String()); got != want {
-			t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, want)
-		}
+		require.Equal(t, want, ask(t, b.Addr().String()))
 	}
-	if got := b.Stats().Accepted; got != 7 {
-		t.Fatalf("b.Stats().Accepted = %v, want 7", got)
-	}
-	if got := b.Stats().Refused; got != 0 {
-		t.Fatalf("b.Stats().Refused = %v, want 0", got)
-	}
+	require.EqualValues(t, 7, b.Stats().Accepted)
+	require.Zero(t, b.Stats().Refused)
 }
 
 func TestUnreachableBackendIsSkipped(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"), dead(t), "no address", named(t, "y"))
 	for _, want := range []string{"x", "y", "y", "y", "x"} {
-		if got := ask(t, b.Addr().String()); got != want {
-			t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, want)
-		}
+		require.Equal(t, want, ask(t, b.Addr().String()))
 	}
 }
 
 func TestConnectionWithoutBackendIsClosed(t *testing.T) {
 	b := listen(t, balancer.Config{})
-	if got := ask(t, b.Addr().String()); got != "" {
-		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
-	}
+	require.Empty(t, ask(t, b.Addr().String()))
 	b.SetBackends([]string{dead(t), dead(t)})
-	if got := ask(t, b.Addr().String()); got != "" {
-		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
-	}
+	require.Empty(t, ask(t, b.Addr().String()))
 	b.SetBackends(nil)
-	if got := ask(t, b.Addr().String()); got != "" {
-		t.Fatalf(`ask(t, b.Addr().String()) = %q, want ""`, got)
-	}
+	require.Empty(t, ask(t, b.Addr().String()))
 	closes(t, b, nil)
-	if got, want := b.Stats(), (balancer.Stats{Accepted: 3, Refused: 3}); got != want {
-		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
-	}
+	require.Equal(t, balancer.Stats{Accepted: 3, Refused: 3}, b.Stats())
 }
 
 // closes closes b, which has to end of itself when cause is nil.
@@ -71,9 +55,7 @@ func closes(t *testing.T, b interface{ Close(context.Context) error }, cause err
 	} else {
 		defer time.AfterFunc(patience, func() { cancel(errors.New("it does not drain")) }).Stop()
 	}
-	if err := b.Close(ctx); !errors.Is(err, cause) {
-		t.Fatalf("b.Close(ctx) = %v, want %v", err, cause)
-	}
+	require.ErrorIs(t, b.Close(ctx), cause)
 }
 
 func TestBackendChangesApplyToNewConnections(t *testing.T) {
@@ -82,25 +64,15 @@ func TestBackendChangesApplyToNewConnections(t *testing.T) {
 	b := listen(t, balancer.Config{}, backends...)
 	b.SetBackends(backends)
 	backends[0] = "changed by the caller"
-	if got, want := b.Backends(), ([]string{x}); !slices.Equal(got, want) {
-		t.Fatalf("b.Backends() = %q, want %q", got, want)
-	}
+	require.Equal(t, []string{x}, b.Backends())
 	b.Backends()[0] = "changed by a reader"
 
 	old := dial(t, b.Addr().String())
-	if got := answer(t, old); got != "x" {
-		t.Fatalf("answer(t, old) = %q, want %q", got, "x")
-	}
+	require.Equal(t, "x", answer(t, old))
 	b.SetBackends([]string{named(t, "y")})
-	if got := ask(t, b.Addr().String()); got != "y" {
-		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
-	}
-	if !talks(t, old) {
-		t.Fatal("talks(t, old) is false")
-	}
-	if err := old.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.Equal(t, "y", ask(t, b.Addr().String()))
+	require.True(t, talks(t, old))
+	require.NoError(t, old.Close())
 }
 
 func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
@@ -111,33 +83,19 @@ func TestBackendIsBusyUntilLastConnectionEnds(t *testing.T) {
 		close(ended)
 	}), named(t, "y")
 	b := listen(t, balancer.Config{}, x)
-	if !b.Busy(x) {
-		t.Fatal("it may get connections: b.Busy(x) is false")
-	}
-	if b.Busy(y) {
-		t.Fatal("b.Busy(y) is true")
-	}
+	require.True(t, b.Busy(x), "it may get connections")
+	require.False(t, b.Busy(y))
 	c := dial(t, b.Addr().String())
-	if got := answer(t, c); got != "x" {
-		t.Fatalf("answer(t, c) = %q, want %q", got, "x")
-	}
+	require.Equal(t, "x", answer(t, c))
 	b.SetBackends([]string{y})
-	if !b.Busy(x) {
-		t.Fatal("it has one: b.Busy(x) is false")
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.True(t, b.Busy(x), "it has one")
+	require.NoError(t, c.Close())
 	<-ended
 	for b.Busy(x) { // the balancer takes a moment to notice
 		runtime.Gosched()
 	}
-	if got := ask(t, b.Addr().String()); got != "y" {
-		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
-	}
-	if b.Busy(x) {
-		t.Fatal("b.Busy(x) is true")
-	}
+	require.Equal(t, "y", ask(t, b.Addr().String()))
+	require.False(t, b.Busy(x))
 }
 
 // A connection that was accepted before its backend was removed, and has not chosen one yet, chooses among the new
@@ -153,12 +111,8 @@ func TestFailedDialTriesCurrentBackends(t *testing.T) {
 	}}
 	b = listen(t, balancer.Config{Logger: slog.New(dialling)}, gone)
 	close(ready)
-	if got := ask(t, b.Addr().String()); got != "y" {
-		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "y")
-	}
-	if b.Busy(gone) {
-		t.Fatal("b.Busy(gone) is true")
-	}
+	require.Equal(t, "y", ask(t, b.Addr().String()))
+	require.False(t, b.Busy(gone))
 }
 
 // hook is a log handler that does something with each line.
@@ -178,15 +132,9 @@ func TestHalfCloseIsForwarded(t *testing.T) {
 		}))
 		c := dial(t, b.Addr().String())
 		_, err := io.WriteString(c, "question")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		if got := answer(t, c); got != "question <nil>" {
-			t.Fatalf("answer(t, c) = %q, want %q", got, "question <nil>")
-		}
+		require.NoError(t, err)
+		require.NoError(t, c.CloseWrite())
+		require.Equal(t, "question <nil>", answer(t, c))
 	})
 	t.Run("from the backend", func(t *testing.T) {
 		got := make(chan string, 1)
@@ -198,22 +146,12 @@ func TestHalfCloseIsForwarded(t *testing.T) {
 		}))
 		c := dial(t, b.Addr().String())
 		all, err := io.ReadAll(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := string(all); got != "all of it" {
-			t.Fatalf("string(all) = %q, want %q", got, "all of it")
-		}
+		require.NoError(t, err)
+		require.Equal(t, "all of it", string(all))
 		_, err = io.WriteString(c, "thanks")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-got; got != "thanks<nil>" {
-			t.Fatalf("<-got = %q, want %q", got, "thanks<nil>")
-		}
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+		require.Equal(t, "thanks<nil>", <-got)
 	})
 }
 
@@ -228,15 +166,9 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 		}))
 		defer close(drained)
 		c := dial(t, b.Addr().String())
-		if got := answer(t, c); got != "x" {
-			t.Fatalf("answer(t, c) = %q, want %q", got, "x")
-		}
-		if err := c.SetLinger(0); err != nil {
-			t.Fatal(err)
-		} // a reset instead of an end
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		require.Equal(t, "x", answer(t, c))
+		require.NoError(t, c.SetLinger(0)) // a reset instead of an end
+		require.NoError(t, c.Close())
 		<-ended
 		closes(t, b, nil)
 	})
@@ -247,16 +179,10 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 			_ = c.SetLinger(0)
 		}))
 		c := dial(t, b.Addr().String())
-		if got := answer(t, c); got != "x" {
-			t.Fatalf("answer(t, c) = %q, want %q", got, "x")
-		}
+		require.Equal(t, "x", answer(t, c))
 		_, err := io.WriteString(c, "!")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := answer(t, c); got != "" {
-			t.Fatalf(`answer(t, c) = %q, want ""`, got)
-		}
+		require.NoError(t, err)
+		require.Empty(t, answer(t, c))
 		closes(t, b, nil) // although the client has not hung up
 	})
 }
@@ -264,12 +190,8 @@ func TestBrokenSideClosesBoth(t *testing.T) {
 func TestCloseDrains(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"))
 	c := dial(t, b.Addr().String())
-	if got := answer(t, c); got != "x" {
-		t.Fatalf("answer(t, c) = %q, want %q", got, "x")
-	}
-	if got, want := b.Stats(), (balancer.Stats{Open: 1, Accepted: 1}); got != want {
-		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
-	}
+	require.Equal(t, "x", answer(t, c))
+	require.Equal(t, balancer.Stats{Open: 1, Accepted: 1}, b.Stats())
 	closed := make(chan error, 1)
 	// Close waits for the connection; the test receives its result.
 	go func() { closed <- b.Close(context.Background()) }()
@@ -279,49 +201,27 @@ func TestCloseDrains(t *testing.T) {
 			other.Close()
 		}
 	}
-	if !talks(t, c) {
-		t.Fatal("talks(t, c) is false")
-	}
-	if len(closed) != 0 {
-		t.Fatalf("closed = %v, want none", closed)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-closed; err != nil {
-		t.Fatalf("<-closed: %v", err)
-	}
+	require.True(t, talks(t, c))
+	require.Empty(t, closed)
+	require.NoError(t, c.Close())
+	require.NoError(t, <-closed)
 	closes(t, b, nil) // again
 }
 
 func TestCloseCutsUndrainedConnections(t *testing.T) {
 	b := listen(t, balancer.Config{}, named(t, "x"))
 	first, second := dial(t, b.Addr().String()), dial(t, b.Addr().String())
-	if got := answer(t, first); got != "x" {
-		t.Fatalf("answer(t, first) = %q, want %q", got, "x")
-	}
-	if got := answer(t, second); got != "x" {
-		t.Fatalf("answer(t, second) = %q, want %q", got, "x")
-	}
+	require.Equal(t, "x", answer(t, first))
+	require.Equal(t, "x", answer(t, second))
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
 	err := b.Close(ctx)
-	if !errors.Is(err, cause) {
-		t.Fatalf("err = %v, want %v", err, cause)
-	}
-	if got, want := fmt.Sprint(err), fmt.Sprintf("balancer: close %s: 2 connections cut: enough", b.Addr()); got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
-	if got := b.Stats().Open; got != 0 {
-		t.Fatalf("b.Stats().Open = %v, want 0", got)
-	}
-	if got := answer(t, first); got != "" {
-		t.Fatalf(`answer(t, first) = %q, want ""`, got)
-	}
-	if got := answer(t, second); got != "" {
-		t.Fatalf(`answer(t, second) = %q, want ""`, got)
-	}
+	require.ErrorIs(t, err, cause)
+	require.EqualError(t, err, fmt.Sprintf("balancer: close %s: 2 connections cut: enough", b.Addr()))
+	require.Zero(t, b.Stats().Open)
+	require.Empty(t, answer(t, first))
+	require.Empty(t, answer(t, second))
 	refuses(t, b.Addr().String())
 }
 
@@ -342,17 +242,13 @@ func TestAcceptErrorIsSurvived(t *testing.T) {
 	for name, failures := range map[string]int32{"that passes": 2, "that lasts": 1000} {
 		t.Run(name, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			flaky := &flakyListener{Listener: l}
 			flaky.failures.Store(failures)
 			b := balancer.Serve(flaky, balancer.Config{Logger: quiet(), DialTimeout: time.Second})
 			if failures < 10 {
 				b.SetBackends([]string{named(t, "x")})
-				if got := ask(t, l.Addr().String()); got != "x" {
-					t.Fatalf("ask(t, l.Addr().String()) = %q, want %q", got, "x")
-				}
+				require.Equal(t, "x", ask(t, l.Addr().String()))
 			}
 			closes(t, b, nil)
 			nothingRuns(t)
@@ -390,9 +286,7 @@ func TestConnectionsDuringBackendChanges(t *testing.T) {
 	close(done)
 	changer.Wait()
 	closes(t, b, nil)
-	if got, want := b.Stats(), (balancer.Stats{Accepted: 100}); got != want {
-		t.Fatalf("b.Stats() = %+v, want %+v", got, want)
-	}
+	require.Equal(t, balancer.Stats{Accepted: 100}, b.Stats())
 }
 
 func TestNewRejectsInvalidConfig(t *testing.T) {
@@ -401,16 +295,10 @@ func TestNewRejectsInvalidConfig(t *testing.T) {
 		"Config.Drain is -1ns, must not be negative":       {Drain: -1},
 	} {
 		_, err := balancer.Listen("127.0.0.1:0", cfg)
-		if got := fmt.Sprint(err); !strings.Contains(got, want) {
-			t.Fatalf("err = %q, want an error that contains %q", got, want)
-		}
+		require.ErrorContains(t, err, want)
 		_, err = balancer.NewSet(cfg)
-		if got := fmt.Sprint(err); !strings.Contains(got, want) {
-			t.Fatalf("err = %q, want an error that contains %q", got, want)
-		}
+		require.ErrorContains(t, err, want)
 	}
 	_, err := balancer.Listen("nonsense", balancer.Config{})
-	if got, want := fmt.Sprint(err), "balancer: listen tcp: address nonsense: missing port"; !strings.Contains(got, want) {
-		t.Fatalf("err = %q, want an error that contains %q", got, want)
-	}
+	require.ErrorContains(t, err, "balancer: listen tcp: address nonsense: missing port")
 }

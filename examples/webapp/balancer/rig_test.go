@@ -2,7 +2,6 @@ package balancer_test
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -10,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
@@ -21,9 +22,7 @@ const patience = 20 * time.Second
 func backend(t *testing.T, serve func(*net.TCPConn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var wg sync.WaitGroup
 	// Accepts; the cleanup ends it and waits for it and for what it has begun.
 	wg.Go(func() {
@@ -60,12 +59,8 @@ func named(t *testing.T, name string) string {
 func dead(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
 	return l.Addr().String()
 }
 
@@ -73,9 +68,7 @@ func dead(t *testing.T) string {
 func listen(t *testing.T, cfg balancer.Config, backends ...string) *balancer.Balancer {
 	t.Helper()
 	b, err := balancer.Listen("127.0.0.1:0", cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	b.SetBackends(backends)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -106,12 +99,8 @@ func nothingRuns(t *testing.T) {
 func dial(t *testing.T, addr string) *net.TCPConn {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 	t.Cleanup(func() { c.Close() })
 	return c.(*net.TCPConn)
 }
@@ -124,9 +113,7 @@ func answer(t *testing.T, c net.Conn) string {
 		n, err := c.Read(b)
 		switch {
 		case err != nil:
-			if errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("err = %v, want another error", err)
-			}
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
 			return string(line)
 		case n == 1 && b[0] == '\n':
 			return string(line)
@@ -158,7 +145,5 @@ func refuses(t *testing.T, addr string) {
 	if err == nil {
 		c.Close()
 	}
-	if err == nil {
-		t.Fatal("err = nil, want an error")
-	}
+	require.Error(t, err)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/examples/webapp/balancer"
 )
 
@@ -16,28 +18,18 @@ import (
 func silent(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { syscall.Close(fd) })
-	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Listen(fd, 0); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, syscall.Listen(fd, 0))
 	name, err := syscall.Getsockname(fd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	addr := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 	for {
 		c, err := net.DialTimeout("tcp", addr, 20*time.Millisecond)
 		if err != nil {
 			var timeout net.Error
-			if !errors.As(err, &timeout) || !timeout.Timeout() {
-				t.Fatalf("err = %v, want a timeout", err)
-			}
+			require.True(t, errors.As(err, &timeout) && timeout.Timeout(), err)
 			return addr
 		}
 		t.Cleanup(func() { c.Close() })
@@ -46,9 +38,7 @@ func silent(t *testing.T) string {
 
 func TestSilentBackendIsSkippedAfterDialTimeout(t *testing.T) {
 	b := listen(t, balancer.Config{DialTimeout: 20 * time.Millisecond}, silent(t), named(t, "x"))
-	if got := ask(t, b.Addr().String()); got != "x" {
-		t.Fatalf("ask(t, b.Addr().String()) = %q, want %q", got, "x")
-	}
+	require.Equal(t, "x", ask(t, b.Addr().String()))
 }
 
 func TestCloseCutsDials(t *testing.T) {
@@ -57,7 +47,5 @@ func TestCloseCutsDials(t *testing.T) {
 	for b.Stats().Accepted == 0 {
 	}
 	closes(t, b, context.Canceled)
-	if got := answer(t, c); got != "" {
-		t.Fatalf(`answer(t, c) = %q, want ""`, got)
-	}
+	require.Empty(t, answer(t, c))
 }

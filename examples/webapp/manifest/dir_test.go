@@ -7,12 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
@@ -32,24 +31,18 @@ func open(t *testing.T) *world {
 		Report:    func(err error) { w.told = append(w.told, err.Error()) },
 		Recovered: func(file string) { w.told = append(w.told, "recovered "+file) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return w
 }
 
 func (w *world) write(file, content string) {
 	w.t.Helper()
-	if err := os.WriteFile(filepath.Join(w.path, file), []byte(content), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, os.WriteFile(filepath.Join(w.path, file), []byte(content), 0o600))
 }
 
 func (w *world) remove(file string) {
 	w.t.Helper()
-	if err := os.Remove(filepath.Join(w.path, file)); err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, os.Remove(filepath.Join(w.path, file)))
 }
 
 // lists requires that the next list is these manifests, "name:port" each, and that these are told.
@@ -57,19 +50,13 @@ func (w *world) lists(manifests string, told ...string) {
 	w.t.Helper()
 	w.told = nil
 	list, err := w.List(context.Background())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	var have []string
 	for _, m := range list {
 		have = append(have, fmt.Sprintf("%s:%d", m.Name, m.Port))
 	}
-	if got := strings.Join(have, " "); got != manifests {
-		w.t.Fatalf(`strings.Join(have, " ") = %q, want %q`, got, manifests)
-	}
-	if diff := cmp.Diff(told, w.told); diff != "" {
-		w.t.Fatalf("w.told mismatch (-want +got):\n%s", diff)
-	}
+	require.Equal(w.t, manifests, strings.Join(have, " "))
+	require.Equal(w.t, told, w.told)
 }
 
 func app(name string, port int) string {
@@ -89,9 +76,7 @@ func TestListReadsDirectory(t *testing.T) {
 	w.lists("a:7 b:1")
 	w.remove("1.json")
 	w.lists("a:7")
-	if got := w.Problems(); len(got) != 0 {
-		t.Fatalf("w.Problems() = %v, want none", got)
-	}
+	require.Empty(t, w.Problems())
 }
 
 func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
@@ -101,24 +86,18 @@ func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 	w.write("a.json", "")
 	w.lists("a:1", "manifest: a.json: the file is empty")
 	w.lists("a:1")
-	if got, want := fmt.Sprint(errors.Join(asErrors(w.Problems())...)), "manifest: a.json: the file is empty"; got != want {
-		t.Fatalf("errors.Join(asErrors(w.Problems())...) = %q, want %q", got, want)
-	}
+	require.EqualError(t, errors.Join(asErrors(w.Problems())...), "manifest: a.json: the file is empty")
 	w.write("a.json", `{"name": "a"`)
 	w.lists("a:1", "manifest: a.json: the file ends in the middle")
 	w.lists("a:1")
 	w.write("a.json", app("a", 5))
 	w.lists("a:5", "recovered a.json")
-	if got := w.Problems(); len(got) != 0 {
-		t.Fatalf("w.Problems() = %v, want none", got)
-	}
+	require.Empty(t, w.Problems())
 	w.write("a.json", "")
 	w.lists("a:5", "manifest: a.json: the file is empty")
 	w.remove("a.json")
 	w.lists("")
-	if got := w.Problems(); len(got) != 0 {
-		t.Fatalf("w.Problems() = %v, want none", got)
-	}
+	require.Empty(t, w.Problems())
 	w.write("a.json", "")
 	w.lists("", "manifest: a.json: the file is empty")
 }
@@ -126,29 +105,17 @@ func TestInvalidFileKeepsItsAppAndIsReportedOnce(t *testing.T) {
 func TestNonRegularFileIsASeparateProblem(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
-	if err := os.Mkdir(filepath.Join(w.path, "dir.json"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Mkdir(filepath.Join(w.path, "dir.json"), 0o700))
 	w.lists("a:1", "manifest: dir.json: it is not a regular file")
 	w.remove("dir.json")
 
-	if err := os.Symlink(filepath.Join(w.path, "nowhere"), filepath.Join(w.path, "link.json")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(filepath.Join(w.path, "nowhere"), filepath.Join(w.path, "link.json")))
 	w.told = nil
 	list, err := w.List(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 1 {
-		t.Fatalf("len(list) = %d, want 1: %v", len(list), list)
-	}
-	if got := w.Problems(); len(got) != 1 {
-		t.Fatalf("len(w.Problems()) = %d, want 1: %v", len(got), got)
-	}
-	if got, want := fmt.Sprint(w.Problems()[0]), "manifest: link.json: no such file or directory"; got != want {
-		t.Fatalf("w.Problems()[0] = %q, want %q", got, want)
-	}
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Len(t, w.Problems(), 1)
+	require.EqualError(t, w.Problems()[0], "manifest: link.json: no such file or directory")
 	w.write("nowhere", app("b", 2))
 	w.lists("a:1 b:2", "recovered link.json")
 
@@ -160,54 +127,34 @@ func TestUnreadableDirectoryIsAnError(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
-	if err := os.Rename(w.path, w.path+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(w.path, w.path+"-away"))
 	_, err := w.List(context.Background())
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
-	}
-	if got := err.Error(); !strings.Contains(got, w.path) {
-		t.Fatalf("err.Error() = %q, want it to contain %q", got, w.path)
-	}
-	if err := os.Rename(w.path+"-away", w.path); err != nil {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Contains(t, err.Error(), w.path)
+	require.NoError(t, os.Rename(w.path+"-away", w.path))
 	w.lists("a:1")
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cause := errors.New("enough")
 	cancel(cause)
 	_, err = w.List(ctx)
-	if !errors.Is(err, cause) {
-		t.Fatalf("err = %v, want %v", err, cause)
-	}
+	require.ErrorIs(t, err, cause)
 }
 
 func TestOpenRequiresDirectory(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	_, err := manifest.Open(missing, manifest.Config{})
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("err = %v, want %v", err, fs.ErrNotExist)
-	}
-	if got := err.Error(); !strings.Contains(got, missing) {
-		t.Fatalf("err.Error() = %q, want it to contain %q", got, missing)
-	}
-	if err := os.WriteFile(missing, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.Contains(t, err.Error(), missing)
+	require.NoError(t, os.WriteFile(missing, nil, 0o600))
 	_, err = manifest.Open(missing, manifest.Config{})
-	if got, want := fmt.Sprint(err), "manifest: open directory: open "+missing+": not a directory"; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, "manifest: open directory: open "+missing+": not a directory")
 }
 
 func TestOpenNamesInvalidField(t *testing.T) {
 	path := t.TempDir()
 	_, err := manifest.Open(path, manifest.Config{ReadTimeout: -1})
-	if got, want := fmt.Sprint(err), "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative"; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, "manifest: open "+path+": Config.ReadTimeout is -1ns, must not be negative")
 }
 
 func TestFirstFileKeepsName(t *testing.T) {
@@ -270,18 +217,14 @@ func TestRenamedFileKeepsItsApp(t *testing.T) {
 	w := open(t)
 	w.write("a.json", app("a", 1))
 	w.lists("a:1")
-	if err := os.Rename(filepath.Join(w.path, "a.json"), filepath.Join(w.path, "z.json")); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Rename(filepath.Join(w.path, "a.json"), filepath.Join(w.path, "z.json")))
 	w.lists("a:1")
 }
 
 func TestConcurrentListsConverge(t *testing.T) {
 	path := t.TempDir()
 	dir, err := manifest.Open(path, manifest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -303,32 +246,18 @@ func TestConcurrentListsConverge(t *testing.T) {
 	}
 	wg.Wait()
 	list, err := dir.List(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list) != 4 {
-		t.Fatalf("len(list) = %d, want 4: %v", len(list), list)
-	}
-	if got := dir.Problems(); len(got) != 0 {
-		t.Fatalf("dir.Problems() = %v, want none", got)
-	}
+	require.NoError(t, err)
+	require.Len(t, list, 4)
+	require.Empty(t, dir.Problems())
 }
 
 func TestSlowListDoesNotUndoLaterOne(t *testing.T) {
 	dir, err := manifest.Open(t.TempDir(), manifest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	a, b := manifest.Manifest{Name: "a", Port: 1}, manifest.Manifest{Name: "b", Port: 2}
-	if got, want := dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}), ([]manifest.Manifest{a}); !slices.Equal(got, want) {
-		t.Fatalf(`dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}) = %v, want %v`, got, want)
-	}
-	if got, want := dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}), ([]manifest.Manifest{b}); !slices.Equal(got, want) {
-		t.Fatalf(`dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}) = %v, want %v`, got, want)
-	}
-	if got, want := dir.MergeAt(2, nil), ([]manifest.Manifest{b}); !slices.Equal(got, want) {
-		t.Fatalf("dir.MergeAt(2, nil) = %v, want %v", got, want)
-	}
+	require.Equal(t, []manifest.Manifest{a}, dir.MergeAt(1, map[string]manifest.Manifest{"a.json": a}))
+	require.Equal(t, []manifest.Manifest{b}, dir.MergeAt(3, map[string]manifest.Manifest{"b.json": b}))
+	require.Equal(t, []manifest.Manifest{b}, dir.MergeAt(2, nil))
 }
 
 func asErrors(problems []*manifest.Error) []error {

@@ -3,9 +3,10 @@ package manifest_test
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
@@ -14,25 +15,15 @@ const blue = `{"name": "blue", "replicas": 3, "port": 8001, "message": "hello"}`
 
 func TestParseReadsManifest(t *testing.T) {
 	m, err := manifest.Parse("blue.json", []byte(blue+"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (manifest.Manifest{Name: "blue", Replicas: 3, Port: 8001, Message: "hello"}); m != want {
-		t.Fatalf("m = %+v, want %+v", m, want)
-	}
+	require.NoError(t, err)
+	require.Equal(t, manifest.Manifest{Name: "blue", Replicas: 3, Port: 8001, Message: "hello"}, m)
 
 	m, err = manifest.Parse("x.json", []byte(`{"port": 65535, "replicas": 0, "name": "`+strings.Repeat("x", 40)+`"}`))
-	if err != nil {
-		t.Fatalf("the limits themselves are allowed, and a message is not required: %v", err)
-	}
-	if want := (manifest.Manifest{Name: strings.Repeat("x", 40), Port: 65535}); m != want {
-		t.Fatalf("m = %+v, want %+v", m, want)
-	}
+	require.NoError(t, err, "the limits themselves are allowed, and a message is not required")
+	require.Equal(t, manifest.Manifest{Name: strings.Repeat("x", 40), Port: 65535}, m)
 
 	_, err = manifest.Parse("x.json", []byte(`{"name":"x","replicas":50,"port":1,"message":"`+strings.Repeat("m", 1000)+`"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 }
 
 func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
@@ -88,25 +79,17 @@ func TestParseErrorsNameFileFieldAndLimit(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m, err := manifest.Parse("app.json", []byte(test.data))
-			if got, want := fmt.Sprint(err), "manifest: app.json: "+test.want; got != want {
-				t.Fatalf("err = %q, want %q", got, want)
-			}
-			if m != (manifest.Manifest{}) {
-				t.Fatalf("m = %+v, want zero", m)
-			}
+			require.EqualError(t, err, "manifest: app.json: "+test.want)
+			require.Zero(t, m)
 		})
 	}
 }
 
 func TestFileNameIsEscapedForTerminal(t *testing.T) {
 	_, err := manifest.Parse("a\x1b[2J\n.json", nil)
-	if got, want := fmt.Sprint(err), `manifest: "a\x1b[2J\n.json": the file is empty`; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, `manifest: "a\x1b[2J\n.json": the file is empty`)
 	_, err = manifest.Parse("with space.json", nil)
-	if got, want := fmt.Sprint(err), "manifest: with space.json: the file is empty"; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, "manifest: with space.json: the file is empty")
 }
 
 // FuzzParse checks that whatever Parse accepts is within the limits and means the same when it is written again, and

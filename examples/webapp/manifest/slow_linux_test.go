@@ -3,12 +3,13 @@ package manifest_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 )
@@ -17,9 +18,7 @@ import (
 func (w *world) block(file string) (release func()) {
 	w.t.Helper()
 	f, err := os.OpenFile(filepath.Join(w.path, file), os.O_RDWR, 0)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	w.t.Cleanup(func() { f.Close() })
 	lease(w.t, f, syscall.F_WRLCK)
 	return func() { lease(w.t, f, syscall.F_UNLCK) }
@@ -41,18 +40,14 @@ func TestBlockingFileDelaysNeitherOthersNorStop(t *testing.T) {
 		Report:      func(err error) { w.told = append(w.told, err.Error()) },
 		Recovered:   func(file string) { w.told = append(w.told, "recovered "+file) },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.write("a.json", app("a", 1))
 	w.write("b.json", app("b", 2))
 	release := w.block("a.json")
 
 	// Nothing is known of a.json yet: without it, the app that it describes would seem to be deleted.
 	_, err = w.List(t.Context())
-	if got, want := fmt.Sprint(err), "manifest: list: a.json: it cannot be read in time"; got != want {
-		t.Fatalf("err = %q, want %q", got, want)
-	}
+	require.EqualError(t, err, "manifest: list: a.json: it cannot be read in time")
 	release()
 	for err != nil { // until the late read has ended
 		_, err = w.List(t.Context())
@@ -66,9 +61,7 @@ func TestBlockingFileDelaysNeitherOthersNorStop(t *testing.T) {
 	release()
 	for len(w.Problems()) > 0 {
 		_, err = w.List(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 	}
 }
 
@@ -76,9 +69,7 @@ func TestContextEndsBlockedRead(t *testing.T) {
 	w := open(t)
 	var err error
 	w.Dir, err = manifest.Open(w.path, manifest.Config{ReadTimeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	w.write("a.json", app("a", 1))
 	release := w.block("a.json")
 	defer release()
@@ -86,7 +77,5 @@ func TestContextEndsBlockedRead(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, cause)
 	defer cancel()
 	_, err = w.List(ctx)
-	if !errors.Is(err, cause) {
-		t.Fatalf("err = %v, want %v", err, cause)
-	}
+	require.ErrorIs(t, err, cause)
 }

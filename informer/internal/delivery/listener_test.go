@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"hash/maphash"
 	"runtime"
-	"slices"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer/internal/delivery"
@@ -81,9 +81,7 @@ func log(calls *[]string) delivery.Handler[int, object] {
 
 // begin lets l join, for Deliver.
 func begin(t *testing.T, c *changed, l *delivery.Listener[int, object]) {
-	if !l.Enter() {
-		t.Fatal("l.Enter() is false")
-	}
+	require.True(t, l.Enter())
 	l.Begin(c.cache.Snapshot())
 	l.Leave()
 }
@@ -105,38 +103,22 @@ func TestSyncedWhenNoInitialObjectIsLeft(t *testing.T) {
 	c := newChanged()
 	l := c.listener(delivery.Handler[int, object]{}, noError(t))
 	begin(t, c, l)
-	if !closed(l.Synced()) {
-		t.Error("there is none: closed(l.Synced()) is false")
-	}
+	assert.True(t, closed(l.Synced()), "there is none")
 
 	c.put(1)
 	c.put(2)
 	var calls []string
 	l = c.listener(log(&calls), noError(t))
 	begin(t, c, l)
-	if closed(l.Synced()) {
-		t.Error("closed(l.Synced()) is true")
-	}
+	assert.False(t, closed(l.Synced()))
 	gone, _ := c.remove(2, true)
 	l.Tell(changes(gone, c.put(3)))
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if closed(l.Synced()) {
-		t.Error("its turn has not come: closed(l.Synced()) is true")
-	}
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if !closed(l.Synced()) {
-		t.Error("closed(l.Synced()) is false")
-	}
-	if l.Deliver() {
-		t.Error("l.Deliver() is true")
-	}
-	if want := ([]string{"add 1.1 true", "add 3.3 false"}); !slices.Equal(calls, want) {
-		t.Errorf("calls = %q, want %q", calls, want)
-	}
+	assert.True(t, l.Deliver())
+	assert.False(t, closed(l.Synced()), "its turn has not come")
+	assert.True(t, l.Deliver())
+	assert.True(t, closed(l.Synced()))
+	assert.False(t, l.Deliver())
+	assert.Equal(t, []string{"add 1.1 true", "add 3.3 false"}, calls)
 }
 
 func TestSyncedAfterLastInitialObject(t *testing.T) {
@@ -144,12 +126,8 @@ func TestSyncedAfterLastInitialObject(t *testing.T) {
 	c.put(1)
 	l := c.listener(delivery.Handler[int, object]{OnAdd: func(object, bool) {}}, noError(t))
 	begin(t, c, l)
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if !closed(l.Synced()) {
-		t.Error("closed(l.Synced()) is false")
-	}
+	assert.True(t, l.Deliver())
+	assert.True(t, closed(l.Synced()))
 }
 
 func TestFilterMayDismissItsListener(t *testing.T) {
@@ -168,37 +146,25 @@ func TestFilterMayDismissItsListener(t *testing.T) {
 		c.put(1)
 	}
 	begin(t, c, l)
-	if l.Deliver() {
-		t.Error("of an add: l.Deliver() is true")
-	}
+	assert.False(t, l.Deliver(), "of an add")
 
 	c = newChanged()
 	l = c.listener(h, noError(t))
 	begin(t, c, l)
 	l.Tell(changes(c.put(1)))
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
+	assert.True(t, l.Deliver())
 	l.Tell(changes(c.put(1)))
-	if l.Deliver() {
-		t.Error("of an update: l.Deliver() is true")
-	}
+	assert.False(t, l.Deliver(), "of an update")
 
 	c = newChanged()
 	l = c.listener(h, noError(t))
 	begin(t, c, l)
 	l.Tell(changes(c.put(1)))
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
+	assert.True(t, l.Deliver())
 	gone, _ := c.remove(1, false)
 	l.Tell(changes(gone))
-	if l.Deliver() {
-		t.Error("of a deletion: l.Deliver() is true")
-	}
-	if want := ([]string{"add 1.1 false", "add 1.1 false"}); !slices.Equal(calls, want) {
-		t.Errorf("calls = %q, want %q", calls, want)
-	}
+	assert.False(t, l.Deliver(), "of a deletion")
+	assert.Equal(t, []string{"add 1.1 false", "add 1.1 false"}, calls)
 }
 
 func TestDeletionAndCreationAreTwoCalls(t *testing.T) {
@@ -210,14 +176,10 @@ func TestDeletionAndCreationAreTwoCalls(t *testing.T) {
 	l.Deliver()
 	gone, _ := c.remove(1, false)
 	l.Tell(changes(c.put(2), gone, c.put(1), c.put(2), c.put(1)))
-	if got := l.Waiting(); got != 2 {
-		t.Errorf("l.Waiting() = %v, want 2", got)
-	}
+	assert.Equal(t, 2, l.Waiting())
 	for l.Deliver() {
 	}
-	if diff := cmp.Diff([]string{"add 1.1 true", "add 2.5 false", "delete 1.2 false", "add 1.6 false"}, calls); diff != "" {
-		t.Errorf("calls mismatch (-want +got):\n%s", diff)
-	}
+	assert.Equal(t, []string{"add 1.1 true", "add 2.5 false", "delete 1.2 false", "add 1.6 false"}, calls)
 }
 
 func TestPanickingCallIsReportedAndCounts(t *testing.T) {
@@ -232,27 +194,13 @@ func TestPanickingCallIsReportedAndCounts(t *testing.T) {
 	l.Deliver()
 	gone, _ := c.remove(1, true)
 	l.Tell(changes(gone, c.put(1)))
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if len(errs) != 1 {
-		t.Fatalf("len(errs) = %d, want 1: %v", len(errs), errs)
-	}
-	if got, want := fmt.Sprint(errs[0]), "informer: call OnDelete of test handler: wait: recover from panic: oh dear"; got != want {
-		t.Errorf("errs[0] = %q, want %q", got, want)
-	}
-	if !errors.As(errs[0], new(*wait.PanicError)) {
-		t.Errorf("errs[0] = %v, want one of type *wait.PanicError", errs[0])
-	}
-	if !l.Owes() {
-		t.Error("the call of OnAdd: l.Owes() is false")
-	}
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if want := ([]string{"add 1.1 true", "add 1.2 false"}); !slices.Equal(calls, want) {
-		t.Errorf("calls = %q, want %q", calls, want)
-	}
+	assert.True(t, l.Deliver())
+	require.Len(t, errs, 1)
+	assert.EqualError(t, errs[0], "informer: call OnDelete of test handler: wait: recover from panic: oh dear")
+	assert.ErrorAs(t, errs[0], new(*wait.PanicError))
+	assert.True(t, l.Owes(), "the call of OnAdd")
+	assert.True(t, l.Deliver())
+	assert.Equal(t, []string{"add 1.1 true", "add 1.2 false"}, calls)
 }
 
 func TestDismissDropsPendingEventsWithoutWaiting(t *testing.T) {
@@ -262,44 +210,22 @@ func TestDismissDropsPendingEventsWithoutWaiting(t *testing.T) {
 	h := log(&calls)
 	h.OnAdd = func(o object, _ bool) {
 		calls = append(calls, fmt.Sprint("add ", o.Key))
-		if closed(l.Dismiss()) {
-			t.Error("the call runs: closed(l.Dismiss()) is true")
-		}
-		if !closed(l.Gone()) {
-			t.Error("closed(l.Gone()) is false")
-		}
-		if l.Deliver() {
-			t.Error("a call runs: l.Deliver() is true")
-		}
+		assert.False(t, closed(l.Dismiss()), "the call runs")
+		assert.True(t, closed(l.Gone()))
+		assert.False(t, l.Deliver(), "a call runs")
 	}
 	l = c.listener(h, noError(t))
 	begin(t, c, l)
 	l.Tell(changes(c.put(1), c.put(2)))
-	if !l.Deliver() {
-		t.Error("l.Deliver() is false")
-	}
-	if !closed(l.Dismiss()) {
-		t.Error("closed(l.Dismiss()) is false")
-	}
-	if got := l.Waiting(); got != 0 {
-		t.Errorf("l.Waiting() = %v, want 0", got)
-	}
+	assert.True(t, l.Deliver())
+	assert.True(t, closed(l.Dismiss()))
+	assert.Zero(t, l.Waiting())
 	l.Tell(changes(c.put(3)))
-	if got := l.Waiting(); got != 0 {
-		t.Errorf("l.Waiting() = %v, want 0", got)
-	}
-	if l.Deliver() {
-		t.Error("l.Deliver() is true")
-	}
-	if l.Enter() {
-		t.Error("l.Enter() is true")
-	}
-	if want := ([]string{"add 1"}); !slices.Equal(calls, want) {
-		t.Errorf("calls = %q, want %q", calls, want)
-	}
-	if err := l.CheckInvariants(); err != nil {
-		t.Fatalf("l.CheckInvariants(): %v", err)
-	}
+	assert.Zero(t, l.Waiting())
+	assert.False(t, l.Deliver())
+	assert.False(t, l.Enter())
+	assert.Equal(t, []string{"add 1"}, calls)
+	require.NoError(t, l.CheckInvariants())
 }
 
 func TestRunEndsWithContextOrDismiss(t *testing.T) {
@@ -315,30 +241,20 @@ func TestRunEndsWithContextOrDismiss(t *testing.T) {
 				l := c.listener(log(&calls), noError(t))
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				if !l.Enter() {
-					t.Fatal("l.Enter() is false")
-				}
+				require.True(t, l.Enter())
 				l.Begin(c.cache.Snapshot())
 				go l.Run(ctx) // ends with ctx, or when it is dismissed
 				synctest.Wait()
 				l.Tell(changes(c.put(1)))
 				synctest.Wait()
-				if l.Deliver() {
-					t.Error("Run makes the calls: l.Deliver() is true")
-				}
-				if want := ([]string{"add 1.1 true", "update 1.1-2"}); !slices.Equal(calls, want) {
-					t.Errorf("calls = %q, want %q", calls, want)
-				}
+				assert.False(t, l.Deliver(), "Run makes the calls")
+				assert.Equal(t, []string{"add 1.1 true", "update 1.1-2"}, calls)
 				end(l, cancel)
 				synctest.Wait()
-				if !closed(l.Dismiss()) {
-					t.Error("closed(l.Dismiss()) is false")
-				}
+				assert.True(t, closed(l.Dismiss()))
 				l.Tell(changes(c.put(1)))
 				synctest.Wait()
-				if len(calls) != 2 {
-					t.Errorf("len(calls) = %d, want 2: %v", len(calls), calls)
-				}
+				assert.Len(t, calls, 2)
 			})
 		})
 	}
@@ -349,22 +265,14 @@ func TestHandlerCallingGoexitIsReportedAndDismissed(t *testing.T) {
 		c := newChanged()
 		var errs []error
 		l := c.listener(delivery.Handler[int, object]{OnAdd: func(object, bool) { runtime.Goexit() }}, func(err error) { errs = append(errs, err) })
-		if !l.Enter() {
-			t.Fatal("l.Enter() is false")
-		}
+		require.True(t, l.Enter())
 		l.Begin(c.cache.Snapshot())
 		go l.Run(t.Context()) // the handler ends it
 		l.Tell(changes(c.put(1)))
 		synctest.Wait()
-		if got, want := fmt.Sprint(errors.Join(errs...)), "informer: call OnAdd of test handler: it has called runtime.Goexit, and is called no more"; got != want {
-			t.Errorf("errors.Join(errs...) = %q, want %q", got, want)
-		}
-		if !closed(l.Gone()) {
-			t.Error("closed(l.Gone()) is false")
-		}
-		if !closed(l.Dismiss()) {
-			t.Error("closed(l.Dismiss()) is false")
-		}
+		assert.EqualError(t, errors.Join(errs...), "informer: call OnAdd of test handler: it has called runtime.Goexit, and is called no more")
+		assert.True(t, closed(l.Gone()))
+		assert.True(t, closed(l.Dismiss()))
 	})
 }
 
@@ -378,46 +286,28 @@ func TestAskIsAnsweredAfterPendingCallsReturn(t *testing.T) {
 		l.Ask(done)
 		return done
 	}
-	if !closed(ask()) {
-		t.Error("nothing is pending: closed(ask()) is false")
-	}
+	assert.True(t, closed(ask()), "nothing is pending")
 	l.Tell(changes(c.put(1), c.put(2)))
 	two := ask()
 	l.Tell(changes(c.put(3)))
 	three, withdrawn := ask(), ask()
 	l.Withdraw(withdrawn)
-	if got := l.Asks(); got != 2 {
-		t.Errorf("l.Asks() = %v, want 2", got)
-	}
+	assert.Equal(t, 2, l.Asks())
 	l.Deliver()
-	if closed(two) {
-		t.Error("closed(two) is true")
-	}
+	assert.False(t, closed(two))
 	l.Deliver()
-	if !closed(two) {
-		t.Error("closed(two) is false")
-	}
-	if closed(three) {
-		t.Error("closed(three) is true")
-	}
+	assert.True(t, closed(two))
+	assert.False(t, closed(three))
 	l.Deliver()
-	if !closed(three) {
-		t.Error("closed(three) is false")
-	}
-	if closed(withdrawn) {
-		t.Error("closed(withdrawn) is true")
-	}
+	assert.True(t, closed(three))
+	assert.False(t, closed(withdrawn))
 
 	l.Tell(changes(c.put(4)))
 	merged := ask()
 	gone, _ := c.remove(4, true)
 	l.Tell(changes(gone)) // it was created and deleted: no call is due
-	if l.Deliver() {
-		t.Error("l.Deliver() is true")
-	}
-	if !closed(merged) {
-		t.Error("closed(merged) is false")
-	}
+	assert.False(t, l.Deliver())
+	assert.True(t, closed(merged))
 }
 
 func TestPendingEventsReleaseMemory(t *testing.T) {
@@ -427,24 +317,16 @@ func TestPendingEventsReleaseMemory(t *testing.T) {
 	for key := range 20 * delivery.Batch {
 		l.Tell(changes(c.put(key)))
 	}
-	if got := l.Waiting(); got != 20*delivery.Batch {
-		t.Errorf("l.Waiting() = %v, want %v", got, 20*delivery.Batch)
-	}
+	assert.Equal(t, 20*delivery.Batch, l.Waiting())
 	for l.Waiting() > 0 {
 		l.Deliver()
 	}
 	items, chains := delivery.Kept(l)
-	if items > delivery.Batch {
-		t.Errorf("items = %v, want at most %v", items, delivery.Batch)
-	}
-	if chains > 2*delivery.Batch {
-		t.Errorf("chains = %v, want at most %v", chains, 2*delivery.Batch)
-	}
+	assert.LessOrEqual(t, items, delivery.Batch)
+	assert.LessOrEqual(t, chains, 2*delivery.Batch)
 }
 
 func TestPendingEventsRarelyAllocate(t *testing.T) {
 	allocs := testing.AllocsPerRun(3, func() { delivery.FillAndDrain(4096) })
-	if allocs >= 4096./20+20 {
-		t.Errorf("allocs = %v, want less than %v", allocs, 4096./20+20)
-	}
+	assert.Less(t, allocs, 4096./20+20)
 }

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer/internal/delivery"
@@ -44,19 +45,11 @@ func (w *world) passes(o object) bool { return w.filter == nil || w.filter(o) }
 func (w *world) add(o object, initial bool) {
 	w.calls++
 	_, knew := w.known[o.Key]
-	if knew {
-		w.t.Errorf("add of %v: knew is true", o)
-	}
-	if !w.passes(o) {
-		w.t.Error("w.passes(o) is false")
-	}
+	assert.False(w.t, knew, "add of %v", o)
+	assert.True(w.t, w.passes(o))
 	if initial {
-		if w.tail {
-			w.t.Error("initial after others: w.tail is true")
-		}
-		if _, ok := w.first[o.Key]; !ok {
-			w.t.Errorf("w.first = %v, want it to contain %v", w.first, o.Key)
-		}
+		assert.False(w.t, w.tail, "initial after others")
+		assert.Contains(w.t, w.first, o.Key)
 	} else {
 		w.tail = true
 	}
@@ -65,43 +58,25 @@ func (w *world) add(o object, initial bool) {
 
 func (w *world) update(old, o object) {
 	w.calls, w.tail = w.calls+1, true
-	if old != w.known[o.Key] {
-		w.t.Errorf("old = %+v, want %+v", old, w.known[o.Key])
-	}
-	if !w.passes(o) {
-		w.t.Error("w.passes(o) is false")
-	}
-	if o.Life != old.Life {
-		w.t.Errorf("an update between two incarnations: o.Life = %v, want %v", o.Life, old.Life)
-	}
-	if old.Rev >= o.Rev {
-		w.t.Errorf("old.Rev = %v, want less than %v", old.Rev, o.Rev)
-	}
+	assert.Equal(w.t, w.known[o.Key], old)
+	assert.True(w.t, w.passes(o))
+	assert.Equal(w.t, old.Life, o.Life, "an update between two incarnations")
+	assert.Less(w.t, old.Rev, o.Rev)
 	w.known[o.Key] = o
 }
 
 func (w *world) resync(o object) {
 	w.calls, w.tail = w.calls+1, true
-	if o != w.known[o.Key] {
-		w.t.Errorf("a resync with another state: o = %+v, want %+v", o, w.known[o.Key])
-	}
+	assert.Equal(w.t, w.known[o.Key], o, "a resync with another state")
 }
 
 func (w *world) delete(d cache.Tombstone[int, object]) {
 	w.calls, w.tail, w.deleted = w.calls+1, true, d.Key
 	known, knew := w.known[d.Key]
-	if !knew {
-		w.t.Errorf("delete of %v: knew is false", d)
-	}
-	if d.Object.Life != known.Life {
-		w.t.Errorf("d.Object.Life = %v, want %v", d.Object.Life, known.Life)
-	}
-	if d.Object.Rev < known.Rev {
-		w.t.Errorf("d.Object.Rev = %v, want at least %v", d.Object.Rev, known.Rev)
-	}
-	if !w.passes(d.Object) {
-		w.t.Error("w.passes(d.Object) is false")
-	}
+	assert.True(w.t, knew, "delete of %v", d)
+	assert.Equal(w.t, known.Life, d.Object.Life)
+	assert.GreaterOrEqual(w.t, d.Object.Rev, known.Rev)
+	assert.True(w.t, w.passes(d.Object))
 	delete(w.known, d.Key)
 }
 
@@ -130,9 +105,7 @@ func (w *world) do(rnd *rand.Rand) {
 		}
 	case action < 12:
 		for piece := range delivery.Resync(w.cache.All(), w.seed, 2) {
-			if got := len(piece); got > 2 {
-				w.t.Errorf("len(piece) = %v, want at most 2", got)
-			}
+			assert.LessOrEqual(w.t, len(piece), 2)
 			w.tell(piece...)
 		}
 	case !w.joined:
@@ -140,12 +113,8 @@ func (w *world) do(rnd *rand.Rand) {
 	default:
 		before, until := w.calls, maps.Clone(w.until)
 		made := w.l.Deliver()
-		if got := w.calls - before; got > 1 {
-			w.t.Errorf("w.calls-before = %v, want at most 1", got)
-		}
-		if got := w.calls > before; got != made {
-			w.t.Errorf("w.calls > before = %v, want %v", got, made)
-		}
+		assert.LessOrEqual(w.t, w.calls-before, 1)
+		assert.Equal(w.t, made, w.calls > before)
 		w.checkAnswer(until)
 		if !w.every && w.asked == nil && closed(w.l.Synced()) {
 			w.asked, w.until = make(chan struct{}), map[int]struct{}{}
@@ -175,13 +144,9 @@ func (w *world) checkAnswer(before map[int]struct{}) {
 	_, waits := before[w.deleted]
 	switch owes := w.l.Owes(); {
 	case len(w.until) > 0, owes && waits:
-		if answered {
-			w.t.Error("answered is true")
-		}
+		assert.False(w.t, answered)
 	case !owes: // else the call that is owed is for a later item
-		if !answered {
-			w.t.Error("answered is false")
-		}
+		assert.True(w.t, answered)
 	}
 	if answered {
 		w.asked = nil
@@ -215,9 +180,7 @@ func TestHandlerFollowsCacheInAnyOrder(t *testing.T) {
 		for range 10 + rnd.IntN(60) {
 			w.do(rnd)
 			w.forgetDone()
-			if err := w.check(every); err != nil {
-				t.Fatalf("seed %d: w.check(every): %v", seed, err)
-			}
+			require.NoError(t, w.check(every), "seed %d", seed)
 		}
 		if !w.joined {
 			w.join()
@@ -226,16 +189,10 @@ func TestHandlerFollowsCacheInAnyOrder(t *testing.T) {
 		}
 		want := maps.Collect(w.cache.All())
 		maps.DeleteFunc(want, func(_ int, o object) bool { return !w.passes(o) })
-		if diff := cmp.Diff(want, w.known); diff != "" {
-			t.Fatalf("seed %d: w.known mismatch (-want +got):\n%s", seed, diff)
-		}
-		if !closed(w.l.Synced()) {
-			t.Fatal("closed(w.l.Synced()) is false")
-		}
+		require.Equal(t, want, w.known, "seed %d", seed)
+		require.True(t, closed(w.l.Synced()))
 		if every {
-			if w.calls != w.want {
-				t.Fatalf("seed %d: each change is a call: w.calls = %v, want %v", seed, w.calls, w.want)
-			}
+			require.Equal(t, w.want, w.calls, "seed %d: each change is a call", seed)
 		}
 		if t.Failed() {
 			t.Fatal("seed ", seed)
@@ -254,22 +211,12 @@ func TestResyncDeliversEveryObjectInPieces(t *testing.T) {
 	for piece := range delivery.Resync(c.cache.All(), c.seed, 3) {
 		sizes = append(sizes, len(piece))
 		for _, change := range piece {
-			if change.New != change.Old {
-				t.Errorf("change.New = %+v, want %+v", change.New, change.Old)
-			}
-			if !change.Resync {
-				t.Error("change.Resync is false")
-			}
+			assert.Equal(t, change.Old, change.New)
+			assert.True(t, change.Resync)
 			keys = append(keys, change.Key)
 		}
 	}
-	if want := ([]int{3, 3, 1}); !slices.Equal(sizes, want) {
-		t.Errorf("sizes = %v, want %v", sizes, want)
-	}
-	if !slices.IsSorted(keys) {
-		t.Errorf("keys = %v, want them sorted", keys)
-	}
-	if len(keys) != 7 {
-		t.Errorf("len(keys) = %d, want 7: %v", len(keys), keys)
-	}
+	assert.Equal(t, []int{3, 3, 1}, sizes)
+	assert.True(t, slices.IsSorted(keys))
+	assert.Len(t, keys, 7)
 }

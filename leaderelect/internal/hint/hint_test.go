@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/leaderelect/internal/hint"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
@@ -103,32 +105,18 @@ func has[T any](c <-chan T) (v T, ok bool) {
 
 func TestNilReportsNothing(t *testing.T) {
 	var w *hint.Watch
-	if got := w.News(); got != nil {
-		t.Errorf("w.News() = %v, want nil", got)
-	}
-	if w.Live() {
-		t.Error("w.Live() is true")
-	}
-	if !w.Stop(0) {
-		t.Error("w.Stop(0) is false")
-	}
+	assert.Nil(t, w.News())
+	assert.False(t, w.Live())
+	assert.True(t, w.Stop(0))
 
 	var p *hint.Presence
 	p.Await(t.Context(), time.Hour)
 	p.Want("session")
 	p.Renew()
-	if got := p.Session(); got != "" {
-		t.Errorf(`p.Session() = %q, want ""`, got)
-	}
-	if got := p.Changes(); got != nil {
-		t.Errorf("p.Changes() = %v, want nil", got)
-	}
-	if got := p.Ends(); got != nil {
-		t.Errorf("p.Ends() = %v, want nil", got)
-	}
-	if !p.Stop(time.Second) {
-		t.Error("p.Stop(time.Second) is false")
-	}
+	assert.Empty(t, p.Session())
+	assert.Nil(t, p.Changes())
+	assert.Nil(t, p.Ends())
+	assert.True(t, p.Stop(time.Second))
 }
 
 func TestBusyReceiverFindsNewestState(t *testing.T) {
@@ -144,23 +132,13 @@ func TestBusyReceiverFindsNewestState(t *testing.T) {
 		synctest.Wait()
 		cancel() // the work may still drain
 		synctest.Wait()
-		if !w.Live() {
-			t.Error("w.Live() is false")
-		}
+		assert.True(t, w.Live())
 		v, _ := has(w.News())
-		if v.Version != "3" {
-			t.Errorf("v.Version = %q, want %q", v.Version, "3")
-		}
+		assert.Equal(t, "3", v.Version)
 		_, ok := has(w.News())
-		if ok {
-			t.Error("ok is true")
-		}
-		if !w.Stop(time.Second) {
-			t.Error("w.Stop(time.Second) is false")
-		}
-		if w.Live() {
-			t.Error("w.Live() is true")
-		}
+		assert.False(t, ok)
+		assert.True(t, w.Stop(time.Second))
+		assert.False(t, w.Live())
 	})
 }
 
@@ -177,45 +155,25 @@ func TestFailedWatchIsRestartedAfterPause(t *testing.T) {
 			return ctx.Err()
 		})
 		synctest.Wait()
-		if w.Live() {
-			t.Error("w.Live() is true")
-		}
-		if got := out.String(); !strings.Contains(got, "boom") {
-			t.Errorf("out.String() = %q, want it to contain %q", got, "boom")
-		}
+		assert.False(t, w.Live())
+		assert.Contains(t, out.String(), "boom")
 
 		time.Sleep(time.Second - 1)
 		synctest.Wait()
-		if got := calls.Load(); got != 1 {
-			t.Errorf("calls.Load() = %v, want 1", got)
-		}
+		assert.EqualValues(t, 1, calls.Load())
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := calls.Load(); got != 2 {
-			t.Errorf("calls.Load() = %v, want 2", got)
-		}
-		if !w.Live() {
-			t.Error("w.Live() is false")
-		}
+		assert.EqualValues(t, 2, calls.Load())
+		assert.True(t, w.Live())
 
 		w.Restart()
-		if w.Live() {
-			t.Error("w.Live() is true")
-		}
+		assert.False(t, w.Live())
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := calls.Load(); got != 3 {
-			t.Errorf("calls.Load() = %v, want 3", got)
-		}
-		if !w.Live() {
-			t.Error("w.Live() is false")
-		}
-		if got := strings.Count(out.String(), "watching the record failed"); got != 1 {
-			t.Errorf(`a restart is not a failure: strings.Count(out.String(), "watching the record failed") = %v, want 1`, got)
-		}
-		if !w.Stop(time.Second) {
-			t.Error("w.Stop(time.Second) is false")
-		}
+		assert.EqualValues(t, 3, calls.Load())
+		assert.True(t, w.Live())
+		assert.Equal(t, 1, strings.Count(out.String(), "watching the record failed"), "a restart is not a failure")
+		assert.True(t, w.Stop(time.Second))
 	})
 }
 
@@ -231,15 +189,9 @@ func TestEndedWatchIsRestartedWithoutWarning(t *testing.T) {
 		})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if got := calls.Load(); got != 2 {
-			t.Errorf("calls.Load() = %v, want 2", got)
-		}
-		if !w.Stop(time.Second) {
-			t.Error("w.Stop(time.Second) is false")
-		}
-		if got := out.String(); got != "" {
-			t.Errorf(`out.String() = %q, want ""`, got)
-		}
+		assert.EqualValues(t, 2, calls.Load())
+		assert.True(t, w.Stop(time.Second))
+		assert.Empty(t, out.String())
 	})
 }
 
@@ -254,23 +206,13 @@ func TestStopWaitsForHangingCallsUpToLimit(t *testing.T) {
 		p.Want("session")
 		synctest.Wait()
 		start := time.Now()
-		if w.Stop(3 * time.Second) {
-			t.Error("w.Stop(3*time.Second) is true")
-		}
-		if p.Stop(4 * time.Second) {
-			t.Error("p.Stop(4*time.Second) is true")
-		}
-		if got := time.Since(start); got != 7*time.Second {
-			t.Errorf("time.Since(start) = %v, want %v", got, 7*time.Second)
-		}
+		assert.False(t, w.Stop(3*time.Second))
+		assert.False(t, p.Stop(4*time.Second))
+		assert.Equal(t, 7*time.Second, time.Since(start))
 		close(release)
-		if !w.Stop(time.Second) {
-			t.Error("w.Stop(time.Second) is false")
-		}
+		assert.True(t, w.Stop(time.Second))
 		synctest.Wait()
-		if !p.Stop(time.Second) {
-			t.Error("p.Stop(time.Second) is false")
-		}
+		assert.True(t, p.Stop(time.Second))
 	})
 }
 
@@ -295,56 +237,32 @@ func TestSessionIsHeldUntilRenewedOrLost(t *testing.T) {
 		cancel() // the work may still drain
 		synctest.Wait()
 		first := p.Session()
-		if first == "" {
-			t.Error("first is empty")
-		}
+		assert.NotEmpty(t, first)
 		has(p.Changes())
 
 		p.Renew()
-		if got := p.Session(); got != "" {
-			t.Errorf(`p.Session() = %q, want ""`, got)
-		}
+		assert.Empty(t, p.Session())
 		_, changed := has(p.Changes())
-		if !changed {
-			t.Error("changed is false")
-		}
+		assert.True(t, changed)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		second := p.Session()
-		if second == "" {
-			t.Error("second is empty")
-		}
-		if second == first {
-			t.Errorf("second = %q, want another", second)
-		}
+		assert.NotEmpty(t, second)
+		assert.NotEqual(t, first, second)
 		_, changed = has(p.Changes())
-		if !changed {
-			t.Error("changed is false")
-		}
-		if err := held.Gone(t.Context(), first); err != nil {
-			t.Errorf("held.Gone(ctx, first): %v", err)
-		}
+		assert.True(t, changed)
+		assert.NoError(t, held.Gone(t.Context(), first))
 
 		held.drop()
 		synctest.Wait()
-		if got := p.Session(); got != "" {
-			t.Errorf(`p.Session() = %q, want ""`, got)
-		}
+		assert.Empty(t, p.Session())
 		_, changed = has(p.Changes())
-		if !changed {
-			t.Error("changed is false")
-		}
+		assert.True(t, changed)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if p.Session() == "" {
-			t.Error("p.Session() is empty")
-		}
-		if !p.Stop(time.Second) {
-			t.Error("p.Stop(time.Second) is false")
-		}
-		if got := p.Session(); got != "" {
-			t.Errorf(`p.Session() = %q, want ""`, got)
-		}
+		assert.NotEmpty(t, p.Session())
+		assert.True(t, p.Stop(time.Second))
+		assert.Empty(t, p.Session())
 	})
 }
 
@@ -366,37 +284,25 @@ func TestEndOfWantedSessionIsReportedOnce(t *testing.T) {
 		waits := held.waits.Load()
 		p.Want("b")
 		synctest.Wait()
-		if got := held.waits.Load(); got != waits {
-			t.Errorf("the call continues: held.waits.Load() = %v, want %v", got, waits)
-		}
+		assert.Equal(t, waits, held.waits.Load(), "the call continues")
 		_, ok := has(p.Ends())
-		if ok {
-			t.Error("it is not wanted anymore: ok is true")
-		}
+		assert.False(t, ok, "it is not wanted anymore")
 
 		endB()
 		synctest.Wait()
 		session, _ := has(p.Ends())
-		if session != "b" {
-			t.Errorf("session = %q, want %q", session, "b")
-		}
+		assert.Equal(t, "b", session)
 		p.Want("b")
 		time.Sleep(time.Hour)
 		_, ok = has(p.Ends())
-		if ok {
-			t.Error("it was reported: ok is true")
-		}
+		assert.False(t, ok, "it was reported")
 
 		p.Want("")
 		p.Want("b")
 		synctest.Wait()
 		session, _ = has(p.Ends())
-		if session != "b" {
-			t.Errorf("it is wanted again: session = %q, want %q", session, "b")
-		}
-		if !p.Stop(time.Second) {
-			t.Error("p.Stop(time.Second) is false")
-		}
+		assert.Equal(t, "b", session, "it is wanted again")
+		assert.True(t, p.Stop(time.Second))
 	})
 }
 
@@ -432,20 +338,12 @@ func TestFailedSessionsAreRetriedAfterPause(t *testing.T) {
 				works := func() bool { return p.Session() != "" && len(p.Ends()) == 1 }
 				time.Sleep(3 * time.Second) // a call of Want may cut one pause short
 				synctest.Wait()
-				if works() {
-					t.Error("works() is true")
-				}
-				if got := out.String(); !strings.Contains(got, method+" fails") {
-					t.Errorf("out.String() = %q, want it to contain %q", got, method+" fails")
-				}
+				assert.False(t, works())
+				assert.Contains(t, out.String(), method+" fails")
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				if !works() {
-					t.Error("works() is false")
-				}
-				if !p.Stop(time.Second) {
-					t.Error("p.Stop(time.Second) is false")
-				}
+				assert.True(t, works())
+				assert.True(t, p.Stop(time.Second))
 			})
 		})
 	}

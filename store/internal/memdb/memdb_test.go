@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -56,80 +55,44 @@ func check(db *memdb.DB) error {
 func put(t *testing.T, k *memdb.Kind, key string, deleted bool) *thing {
 	t.Helper()
 	have, fenced := k.Find(key, nil)
-	if fenced != nil {
-		t.Fatal(fenced)
-	}
+	require.NoError(t, fenced)
 	next := &thing{key: key, deleted: deleted}
 	ok, err := k.Commit(key, have, next, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !ok {
-		t.Fatal("ok is false")
-	}
+	require.NoError(t, err)
+	require.True(t, ok)
 	return next
 }
 
 func TestCommitReplacesOnlyItemSeenByWriter(t *testing.T) {
 	db := memdb.New(10)
 	k := db.Kind("thing")
-	if got := db.Kind("thing"); got != k {
-		t.Fatalf(`db.Kind("thing") = %p, want %p`, got, k)
-	}
+	require.Same(t, k, db.Kind("thing"))
 	first := put(t, k, "a", false)
 	put(t, db.Kind("other"), "a", false)
-	if first.version != 1 {
-		t.Errorf("first.version = %v, want 1", first.version)
-	}
+	assert.EqualValues(t, 1, first.version)
 	for name, have := range map[string]memdb.Item{"nothing": nil, "an equal item": &thing{key: "a", version: 1}} {
 		ok, err := k.Commit("a", have, &thing{key: "a"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ok {
-			t.Errorf("%v: ok is true", name)
-		}
+		require.NoError(t, err)
+		assert.False(t, ok, name)
 	}
 	fence := func(term uint64) []backend.Fence { return []backend.Fence{{Lease: "l", Term: term}} }
 	ok, err := k.Commit("a", nil, nil, fence(7))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ok {
-		t.Error("a writer that has not seen the item: ok is true")
-	}
-	if got := db.Term("l"); got != 0 {
-		t.Errorf(`db.Term("l") = %v, want 0`, got)
-	}
+	require.NoError(t, err)
+	assert.False(t, ok, "a writer that has not seen the item")
+	assert.Zero(t, db.Term("l"))
 	ok, err = k.Commit("a", first, nil, fence(5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !ok {
-		t.Error("ok is false")
-	}
-	if got := db.Term("l"); got != 5 {
-		t.Errorf(`a write that changes nothing records its term: db.Term("l") = %v, want 5`, got)
-	}
+	require.NoError(t, err)
+	assert.True(t, ok)
+	assert.EqualValues(t, 5, db.Term("l"), "a write that changes nothing records its term")
 	_, err = k.Commit("a", first, &thing{key: "a"}, fence(4))
 	var fenced *backend.FencedError
-	if !errors.As(err, &fenced) {
-		t.Fatalf("err = %v, want one of type *backend.FencedError", err)
-	}
+	require.ErrorAs(t, err, &fenced)
 	it, err := k.Find("a", fence(4))
-	if !errors.As(err, &fenced) {
-		t.Fatalf("err = %v, want one of type *backend.FencedError", err)
-	}
-	if it != first {
-		t.Errorf("the item comes with the error: it = %p, want %p", it, first)
-	}
+	require.ErrorAs(t, err, &fenced)
+	assert.Same(t, first, it, "the item comes with the error")
 	second := put(t, k, "a", false)
-	if second.version != 3 {
-		t.Errorf("one counter for all kinds: second.version = %v, want 3", second.version)
-	}
-	if err := check(db); err != nil {
-		t.Fatalf("check(db): %v", err)
-	}
+	assert.EqualValues(t, 3, second.version, "one counter for all kinds")
+	require.NoError(t, check(db))
 }
 
 // Every watch of a random history yields what a log of all changes says, or expires if the history has dropped some of them.
@@ -156,21 +119,13 @@ func watchesOfRandomHistories(t *testing.T) {
 			if live[key] = next; next.deleted {
 				delete(live, key)
 			}
-			if err := check(db); err != nil {
-				t.Fatalf("seed %d: check(db): %v", seed, err)
-			}
+			require.NoError(t, check(db), "seed %d", seed)
 		}
 		items, version := k.List(&backend.Query{})
-		if len(items) != len(live) {
-			t.Fatalf("len(items) = %d, want %d: %v", len(items), len(live), items)
-		}
+		require.Len(t, items, len(live))
 		for i, it := range items {
-			if it != live[it.ItemKey()] {
-				t.Fatalf("it = %p, want %p", it, live[it.ItemKey()])
-			}
-			if i != 0 && items[i-1].ItemKey() >= it.ItemKey() {
-				t.Fatal("the items are not in the order of their keys")
-			}
+			require.Same(t, live[it.ItemKey()], it)
+			require.True(t, i == 0 || items[i-1].ItemKey() < it.ItemKey())
 		}
 		var dropped informer.Version
 		if len(log) > limit {
@@ -186,23 +141,13 @@ func watchesOfRandomHistories(t *testing.T) {
 			got, err := follow(t, k, after, version)
 			if after < dropped || after > version {
 				var expired *memdb.ExpiredError
-				if !errors.As(err, &expired) {
-					t.Fatalf("seed %d, after %d: err = %v, want one of type *memdb.ExpiredError", seed, after, err)
-				}
-				if !errors.Is(err, backend.ErrExpired) {
-					t.Fatalf("err = %v, want %v", err, backend.ErrExpired)
-				}
-				if expired.First != dropped || expired.Asked != after {
-					t.Fatalf("the error is about %d from %d, want %d from %d", expired.Asked, expired.First, after, dropped)
-				}
+				require.ErrorAs(t, err, &expired, "seed %d, after %d", seed, after)
+				require.ErrorIs(t, err, backend.ErrExpired)
+				require.Equal(t, []informer.Version{dropped, after}, []informer.Version{expired.First, expired.Asked})
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(got, want) {
-				t.Fatalf("seed %d, after %d: the watch yielded %v, want %v", seed, after, got, want)
-			}
+			require.NoError(t, err)
+			require.Equal(t, want, got, "seed %d, after %d", seed, after)
 		}
 	}
 }
@@ -214,9 +159,7 @@ func follow(t *testing.T, k *memdb.Kind, after, upTo informer.Version) (changes 
 		case err != nil:
 			return nil, err
 		case s.Item != nil:
-			if got := s.Item.ItemVersion(); got != s.Version {
-				t.Errorf("s.Item.ItemVersion() = %v, want %v", got, s.Version)
-			}
+			assert.Equal(t, s.Version, s.Item.ItemVersion())
 			changes = append(changes, s.Item)
 		}
 		if s.Version == upTo {
@@ -235,16 +178,12 @@ func TestWatchFallingBehindExpires(t *testing.T) {
 		if last = err; err != nil {
 			break
 		}
-		if s.Version != 1 {
-			t.Fatalf("the changes after it were dropped: s.Version = %v, want 1", s.Version)
-		}
+		require.EqualValues(t, 1, s.Version, "the changes after it were dropped")
 		for range 3 {
 			put(t, k, "a", false)
 		}
 	}
-	if got, want := fmt.Sprint(last), "informer: version is no longer in the history of the source: version 1 is too old, the first to start from is 2"; got != want {
-		t.Errorf("last = %q, want %q", got, want)
-	}
+	assert.EqualError(t, last, "informer: version is no longer in the history of the source: version 1 is too old, the first to start from is 2")
 }
 
 func TestBookmarksCoverFilteredChanges(t *testing.T) {
@@ -276,14 +215,10 @@ func TestBookmarksCoverFilteredChanges(t *testing.T) {
 			watched <- last
 		}()
 		synctest.Wait()
-		if !db.Waiting() {
-			t.Error("db.Waiting() is false")
-		}
+		assert.True(t, db.Waiting())
 		put(t, other, "x", false) // a bookmark at once
 		synctest.Wait()
-		if db.Waiting() {
-			t.Error("the watch pauses: db.Waiting() is true")
-		}
+		assert.False(t, db.Waiting(), "the watch pauses")
 		put(t, other, "x", false) // and the next one after the pause
 		put(t, k, "b", false)     // which this watch does not show either
 		synctest.Wait()
@@ -292,15 +227,10 @@ func TestBookmarksCoverFilteredChanges(t *testing.T) {
 		put(t, other, "x", false)
 		time.Sleep(backend.BookmarkInterval)
 		cancel(cause)
-		if err := <-watched; !errors.Is(err, cause) {
-			t.Errorf("<-watched = %v, want %v", err, cause)
-		}
-		want := []seen{
+		assert.ErrorIs(t, <-watched, cause)
+		assert.Equal(t, []seen{
 			{0, 1, ""}, {0, 4, "a"}, {time.Second, 5, ""}, {1100*time.Millisecond + backend.BookmarkInterval/2, 5, ""},
-		}
-		if !slices.Equal(steps, want) {
-			t.Errorf("steps = %v, want %v", steps, want)
-		}
+		}, steps)
 	})
 }
 
@@ -310,30 +240,20 @@ func TestTombstoneIsRemovedWithHistory(t *testing.T) {
 	put(t, k, "a", false)
 	gone := put(t, k, "a", true)
 	it, _ := k.Find("a", nil)
-	if it != gone {
-		t.Errorf("it = %p, want %p", it, gone)
-	}
+	assert.Same(t, gone, it)
 	put(t, k, "b", false)
 	it, _ = k.Find("a", nil)
-	if it != gone {
-		t.Errorf("as long as it is in the history: it = %p, want %p", it, gone)
-	}
+	assert.Same(t, gone, it, "as long as it is in the history")
 	put(t, k, "b", false)
 	it, _ = k.Find("a", nil)
-	if it != nil {
-		t.Errorf("it = %v, want nil", it)
-	}
+	assert.Nil(t, it)
 	put(t, k, "b", true)
 	again := put(t, k, "b", false)
 	put(t, k, "c", false)
 	put(t, k, "c", false)
 	it, _ = k.Find("b", nil)
-	if it != again {
-		t.Errorf("the history drops the tombstone, but not its replacement: it = %p, want %p", it, again)
-	}
-	if err := check(db); err != nil {
-		t.Fatalf("check(db): %v", err)
-	}
+	assert.Same(t, again, it, "the history drops the tombstone, but not its replacement")
+	require.NoError(t, check(db))
 }
 
 func TestRecordReadReturnsItems(t *testing.T) {
@@ -341,69 +261,39 @@ func TestRecordReadReturnsItems(t *testing.T) {
 	k := db.Kind("thing")
 	put(t, k, "a", false)
 	r, err := db.Get(t.Context(), "thing", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(backend.Record{Key: "a", Version: 1}, r); diff != "" {
-		t.Errorf("r mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, backend.Record{Key: "a", Version: 1}, r)
 	calls := 0
 	r, err = db.Transact(t.Context(), "thing", "a", nil, func(have backend.Record) (*backend.Record, error) {
 		if calls++; calls == 1 { // somebody else is faster
-			if have.Version != 1 {
-				t.Errorf("have.Version = %v, want 1", have.Version)
-			}
+			assert.EqualValues(t, 1, have.Version)
 			put(t, k, "a", false)
 		}
 		return &backend.Record{Value: []byte("raw"), Version: 77}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(backend.Record{Key: "a", Version: 3, Value: []byte("raw")}, r); diff != "" {
-		t.Errorf("r mismatch (-want +got):\n%s", diff)
-	}
-	if calls != 2 {
-		t.Errorf("calls = %v, want 2", calls)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, backend.Record{Key: "a", Version: 3, Value: []byte("raw")}, r)
+	assert.Equal(t, 2, calls)
 	same, err := db.Transact(t.Context(), "thing", "a", nil, func(backend.Record) (*backend.Record, error) { return nil, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(r, same); diff != "" {
-		t.Errorf("same mismatch (-want +got):\n%s", diff)
-	}
+	require.NoError(t, err)
+	assert.Equal(t, r, same)
 	items, _ := k.List(&backend.Query{Prefix: "a"})
-	if len(items) != 1 {
-		t.Fatalf("len(items) = %d, want 1: %v", len(items), items)
-	}
-	if got := items[0].ItemVersion(); got != 3 {
-		t.Errorf("items[0].ItemVersion() = %v, want 3", got)
-	}
+	require.Len(t, items, 1)
+	assert.EqualValues(t, 3, items[0].ItemVersion())
 	put(t, k, "bad", false)
 	for _, err := range db.List(t.Context(), "thing", backend.Query{}) {
-		if got := fmt.Sprint(err); got != "bad cannot be encoded" {
-			t.Errorf("err = %q, want %q", got, "bad cannot be encoded")
-		}
+		assert.EqualError(t, err, "bad cannot be encoded")
 	}
 	for page, err := range db.List(t.Context(), "thing", backend.Query{Prefix: "a"}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(backend.Page{Records: []backend.Record{r}, Version: 4}, page); diff != "" {
-			t.Errorf("page mismatch (-want +got):\n%s", diff)
-		}
+		require.NoError(t, err)
+		assert.Equal(t, backend.Page{Records: []backend.Record{r}, Version: 4}, page)
 	}
 	for c, err := range db.Watch(t.Context(), "thing", backend.Query{}, 2) {
 		if err != nil {
-			if got := fmt.Sprint(err); got != "bad cannot be encoded" {
-				t.Errorf("err = %q, want %q", got, "bad cannot be encoded")
-			}
+			assert.EqualError(t, err, "bad cannot be encoded")
 			break
 		}
-		if diff := cmp.Diff(backend.Change{Record: r, Version: 3}, c); diff != "" {
-			t.Errorf("c mismatch (-want +got):\n%s", diff)
-		}
+		assert.Equal(t, backend.Change{Record: r, Version: 3}, c)
 	}
 }
 
@@ -416,24 +306,14 @@ func TestCheckInvariantsDetectsViolations(t *testing.T) {
 	} {
 		db := memdb.New(10)
 		_, err := db.Kind("thing").Commit("a", nil, next, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := fmt.Sprint(check(db)); !strings.Contains(got, want) {
-			t.Errorf("check(db) = %q, want an error that contains %q", got, want)
-		}
-		if err := db.CheckInvariants(nil, nil, "thing"); err != nil {
-			t.Errorf(`db.CheckInvariants(nil, nil, "thing"): %v`, err)
-		}
+		require.NoError(t, err)
+		assert.ErrorContains(t, check(db), want)
+		assert.NoError(t, db.CheckInvariants(nil, nil, "thing"))
 	}
 	db := memdb.New(10)
 	put(t, db.Kind("thing"), "a", false)
 	refuse := func(memdb.Item) error { return errors.New("not this") }
-	if got := fmt.Sprint(db.CheckInvariants(refuse, nil)); got != "thing: not this" {
-		t.Errorf("db.CheckInvariants(refuse, nil) = %q, want %q", got, "thing: not this")
-	}
+	assert.EqualError(t, db.CheckInvariants(refuse, nil), "thing: not this")
 	accept := func(memdb.Item) error { return nil }
-	if got := fmt.Sprint(db.CheckInvariants(accept, func(_, now memdb.Item) error { return refuse(now) })); got != "thing: not this" {
-		t.Errorf("db.CheckInvariants = %q, want %q", got, "thing: not this")
-	}
+	assert.EqualError(t, db.CheckInvariants(accept, func(_, now memdb.Item) error { return refuse(now) }), "thing: not this")
 }

@@ -2,10 +2,11 @@ package entry_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 	"unsafe"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
 )
@@ -14,12 +15,8 @@ func TestEntryFitsCacheLine(t *testing.T) {
 	if unsafe.Sizeof(uintptr(0)) != 8 {
 		t.Skip("pointers are shorter here")
 	}
-	if got := unsafe.Sizeof(entry.Entry[string]{}); got != 64 {
-		t.Fatalf("unsafe.Sizeof(entry.Entry[string]{}) = %v, want 64", got)
-	}
-	if got := unsafe.Sizeof(entry.Details[string]{}); got != 72 {
-		t.Fatalf("Config.Timestamps documents this: unsafe.Sizeof(entry.Details[string]{}) = %v, want 72", got)
-	}
+	require.EqualValues(t, 64, unsafe.Sizeof(entry.Entry[string]{}))
+	require.EqualValues(t, 72, unsafe.Sizeof(entry.Details[string]{}), "Config.Timestamps documents this")
 }
 
 func TestDueIsEarliestDeadline(t *testing.T) {
@@ -31,17 +28,13 @@ func TestDueIsEarliestDeadline(t *testing.T) {
 		e := table.Add("a", 0)
 		e.WakeAt = times[0]
 		*table.Own(e) = entry.Details[string]{RetryAt: times[1], QuietAt: times[2]}
-		if e.Next() != times[3] || e.Due() != times[4] {
-			t.Fatalf("%v: e.Next(), e.Due() = %d, %d", times, e.Next(), e.Due())
-		}
+		require.Equal(t, times[3:], []int64{e.Next(), e.Due()}, "%v", times)
 	}
 }
 
 func TestLatestReasonsAreKeptInOrder(t *testing.T) {
 	var r *entry.Reasons
-	if got := r.Len(); got != 0 {
-		t.Fatalf("r.Len() = %v, want 0", got)
-	}
+	require.Zero(t, r.Len())
 	r = new(entry.Reasons)
 	var want []entry.Reason
 	for i := range 30 {
@@ -49,13 +42,9 @@ func TestLatestReasonsAreKeptInOrder(t *testing.T) {
 		r.Add(reason.Text, reason.At)
 		want = append(want, reason)
 		want = want[max(0, len(want)-8):]
-		if got, want := r.Len(), len(want); got != want {
-			t.Fatalf("r.Len() = %v, want %v", got, want)
-		}
+		require.Equal(t, len(want), r.Len())
 		for i := range want {
-			if got := r.At(i); got.Text != want[i].Text || !got.At.Equal(want[i].At) {
-				t.Fatalf("r.At(%d) = %v, want %v", i, got, want[i])
-			}
+			require.Equal(t, want[i], r.At(i))
 		}
 	}
 }
@@ -77,9 +66,7 @@ func TestChunksHaveAllEntries(t *testing.T) {
 			if !more {
 				return found
 			}
-			if got := len(entries); got > entry.ChunkSize {
-				t.Fatalf("len(entries) = %v, want at most %v", got, entry.ChunkSize)
-			}
+			require.LessOrEqual(t, len(entries), entry.ChunkSize)
 			for j := range entries {
 				if e := &entries[j]; e.Number != 0 {
 					found[e] = i
@@ -88,60 +75,40 @@ func TestChunksHaveAllEntries(t *testing.T) {
 		}
 	}
 	at := chunks()
-	if len(at) != n/2 {
-		t.Fatalf("len(at) = %d, want %d: %v", len(at), n/2, at)
-	}
+	require.Len(t, at, n/2)
 	for e := range table.All() {
-		if _, ok := at[e]; !ok {
-			t.Fatalf("at = %v, want it to contain %v", at, e)
-		}
+		require.Contains(t, at, e)
 	}
 	for key := range 5 * n {
 		table.add(n+key, table.Hash(n+key))
 	}
 	later := chunks()
 	for e, i := range at {
-		if later[e] != i {
-			t.Fatalf("later[e] = %v, want %v", later[e], i)
-		}
+		require.Equal(t, i, later[e])
 	}
 }
 
 func TestListIsFirstInFirstOut(t *testing.T) {
 	table := newTable()
 	list := table.NewList()
-	if got := list.Head(); got != nil {
-		t.Fatalf("list.Head() = %v, want nil", got)
-	}
+	require.Nil(t, list.Head())
 	for key := range 5 {
 		list.Push(table.add(key, table.Hash(key)))
 	}
-	if err := list.Check(entry.Resting); err != nil {
-		t.Fatalf("list.Check(entry.Resting): %v", err)
-	}
-	if err := list.Check(entry.Parked); err == nil {
-		t.Fatal("list.Check(entry.Parked) = nil, want an error")
-	}
+	require.NoError(t, list.Check(entry.Resting))
+	require.Error(t, list.Check(entry.Parked))
 	for _, key := range []int{2, 0, 4} {
 		list.Remove(table.entries[key])
-		if err := list.Check(entry.Resting); err != nil {
-			t.Fatalf("list.Check(entry.Resting): %v", err)
-		}
+		require.NoError(t, list.Check(entry.Resting))
 	}
 	list.Push(table.entries[2])
 	var keys []int
 	for e := range list.All() {
 		keys = append(keys, e.Key)
 	}
-	if want := ([]int{1, 3, 2}); !slices.Equal(keys, want) {
-		t.Fatalf("keys = %v, want %v", keys, want)
-	}
-	if got := list.Len(); got != 3 {
-		t.Fatalf("list.Len() = %v, want 3", got)
-	}
-	if got := list.Head().Key; got != 1 {
-		t.Fatalf("list.Head().Key = %v, want 1", got)
-	}
+	require.Equal(t, []int{1, 3, 2}, keys)
+	require.Equal(t, 3, list.Len())
+	require.Equal(t, 1, list.Head().Key)
 	for range list.All() {
 		break
 	}

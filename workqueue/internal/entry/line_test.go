@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
 )
 
@@ -168,17 +170,11 @@ func runLine(t *testing.T, r *rand.Rand, grouped bool, aging int64, limit int) {
 			want := m.pop()
 			e := line.Pop()
 			if want < 0 {
-				if e != nil {
-					t.Fatalf("step %d: e = %v, want nil", step, e)
-				}
+				require.Nil(t, e, "step %d", step)
 				break
 			}
-			if e == nil {
-				t.Fatalf("step %d: e = nil", step)
-			}
-			if e.Key != want {
-				t.Fatalf("step %d: e.Key = %v, want %v", step, e.Key, want)
-			}
+			require.NotNil(t, e, "step %d", step)
+			require.Equal(t, want, e.Key, "step %d", step)
 			e.State, e.Number = entry.Processing, uint64(number)
 			line.Begin(e)
 		case op == 7:
@@ -186,17 +182,13 @@ func runLine(t *testing.T, r *rand.Rand, grouped bool, aging int64, limit int) {
 				e := table.entries[key]
 				e.State = entry.Resting
 				waits := slices.ContainsFunc(m.keysThat(false), func(k int) bool { return m.places[k].group == m.places[key].group })
-				if got, want := line.End(e), limit > 0 && waits; got != want {
-					t.Fatalf("step %d: line.End(e) = %v, want %v", step, got, want)
-				}
+				require.Equal(t, limit > 0 && waits, line.End(e), "step %d", step)
 				remove(key)
 			}
 		case op == 8:
 			if key, ok := pick(m.keysThat(false)); ok {
 				e := table.entries[key]
-				if got, want := line.MayStart(e), m.mayStart(m.places[key].group); got != want {
-					t.Fatalf("line.MayStart(e) = %v, want %v", got, want)
-				}
+				require.Equal(t, m.mayStart(m.places[key].group), line.MayStart(e))
 				line.Remove(e)
 				e.State = entry.Resting
 				remove(key)
@@ -217,19 +209,11 @@ func runLine(t *testing.T, r *rand.Rand, grouped bool, aging int64, limit int) {
 			}
 		}
 		m.settle()
-		if err := line.Check(table.All()); err != nil {
-			t.Fatalf("step %d: line.Check(table.All()): %v", step, err)
-		}
-		if got, want := line.Len(), len(m.keysThat(false)); got != want {
-			t.Fatalf("step %d: line.Len() = %v, want %v", step, got, want)
-		}
+		require.NoError(t, line.Check(table.All()), "step %d", step)
+		require.Equal(t, len(m.keysThat(false)), line.Len(), "step %d", step)
 		keys := m.keys()
-		if got := line.Keys(); !slices.Equal(got, keys) {
-			t.Fatalf("step %d: line.Keys() = %v, want %v", step, got, keys)
-		}
-		if got, want := line.Available(), len(keys) > 0; got != want {
-			t.Fatalf("step %d: line.Available() = %v, want %v", step, got, want)
-		}
+		require.Equal(t, keys, line.Keys(), "step %d", step)
+		require.Equal(t, len(keys) > 0, line.Available(), "step %d", step)
 		oldest := int64(0)
 		for key, p := range m.places {
 			if !p.began && line.Graded() && (oldest == 0 || p.since < oldest) {
@@ -242,9 +226,7 @@ func runLine(t *testing.T, r *rand.Rand, grouped bool, aging int64, limit int) {
 			}
 		}
 		if line.Graded() {
-			if got := line.Oldest(func() {}); got != oldest {
-				t.Fatalf("step %d: line.Oldest = %v, want %v", step, got, oldest)
-			}
+			require.Equal(t, oldest, line.Oldest(func() {}), "step %d", step)
 		}
 	}
 }
@@ -256,12 +238,8 @@ func TestOldestPausesAfterEachGroup(t *testing.T) {
 		line.Join(table.add(key, table.Hash(key)), fmt.Sprint(key%4))
 	}
 	pauses := 0
-	if got := line.Oldest(func() { pauses++ }); got != 0 {
-		t.Fatalf("line.Oldest = %v, want 0", got)
-	}
-	if pauses != 4 {
-		t.Fatalf("pauses = %v, want 4", pauses)
-	}
+	require.Zero(t, line.Oldest(func() { pauses++ }))
+	require.Equal(t, 4, pauses)
 }
 
 func TestLineReleasesMemoryAfterBurst(t *testing.T) {
@@ -275,24 +253,14 @@ func TestLineReleasesMemoryAfterBurst(t *testing.T) {
 		line.Join(e, fmt.Sprint(key))
 		line.Push(e)
 	}
-	if got := line.Kept(); got < n {
-		t.Fatalf("line.Kept() = %v, want at least %v", got, n)
-	}
-	if got := line.Levels(); got != 50 {
-		t.Fatalf("line.Levels() = %v, want 50", got)
-	}
+	require.GreaterOrEqual(t, line.Kept(), n)
+	require.Equal(t, 50, line.Levels())
 	for e := line.Pop(); e != nil; e = line.Pop() {
 		e.State = entry.Resting
 		line.Leave(e)
 		table.remove(e.Key)
 	}
-	if err := line.Check(table.All()); err != nil {
-		t.Fatalf("line.Check(table.All()): %v", err)
-	}
-	if got := line.Kept(); got > 4096 {
-		t.Fatalf("line.Kept() = %v, want at most 4096", got)
-	}
-	if got := line.Levels(); got > 16 {
-		t.Fatalf("line.Levels() = %v, want at most 16", got)
-	}
+	require.NoError(t, line.Check(table.All()))
+	require.LessOrEqual(t, line.Kept(), 4096)
+	require.LessOrEqual(t, line.Levels(), 16)
 }

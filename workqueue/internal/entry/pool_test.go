@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
 )
 
 // Entries are allocated and freed at random, in small and large numbers. Entries in use never change.
@@ -27,29 +27,19 @@ func TestPoolKeepsUsedEntriesAndReleasesTheRest(t *testing.T) {
 				used = slices.Delete(used, i, i+1)
 			}
 			if p.Size() < 600 {
-				if err := p.check(); err != nil {
-					t.Fatalf("step %d: p.check(): %v", step, err)
-				}
+				require.NoError(t, p.check(), "step %d", step)
 			}
 		}
-		if err := p.check(); err != nil {
-			t.Fatalf("step %d: p.check(): %v", step, err)
-		}
+		require.NoError(t, p.check(), "step %d", step)
 	}
-	if got := p.Size(); got > 4096 {
-		t.Fatalf("free entries of an unused pool: p.Size() = %v, want at most 4096", got)
-	}
+	require.LessOrEqual(t, p.Size(), 4096, "free entries of an unused pool")
 	before := p.Size()
 	for range 10_000 {
 		p.add(1, p.Hash(1))
 		p.remove(1)
 	}
-	if got := p.Size(); got != before {
-		t.Fatalf("p.Size() = %v, want %v", got, before)
-	}
-	if err := p.check(); err != nil {
-		t.Fatalf("p.check(): %v", err)
-	}
+	require.Equal(t, before, p.Size())
+	require.NoError(t, p.check())
 }
 
 // The first keys of a queue take little memory.
@@ -62,9 +52,7 @@ func TestPoolGrowsGeometrically(t *testing.T) {
 			sizes = append(sizes, s)
 		}
 	}
-	if diff := cmp.Diff([]int{2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024}, sizes); diff != "" {
-		t.Fatalf("sizes mismatch (-want +got):\n%s", diff)
-	}
+	require.Equal(t, []int{2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 896, 1024}, sizes)
 }
 
 // A wake-up may remain from an entry whose memory was released, and must not fire for its successor.
@@ -79,13 +67,7 @@ func TestStaleWakeUpOfRemovedEntryIsIgnored(t *testing.T) {
 		s.drop(i)
 	}
 	i, due := s.first()
-	if i != n-1 {
-		t.Fatalf("i = %v, want %v", i, n-1)
-	}
-	if due != int64(n) {
-		t.Fatalf("due = %v, want %v", due, int64(n))
-	}
-	if err := s.check(); err != nil {
-		t.Fatalf("s.check(): %v", err)
-	}
+	require.Equal(t, n-1, i)
+	require.Equal(t, int64(n), due)
+	require.NoError(t, s.check())
 }

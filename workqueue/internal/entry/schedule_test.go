@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // planned is a wake-up of the model of a schedule, which is a slice in order.
@@ -92,19 +94,13 @@ func TestScheduleMatchesSortedSlice(t *testing.T) {
 				ops[i] &= byte(r.Uint32())
 			}
 		}
-		if err := runSchedule(ops); err != nil {
-			t.Fatalf("seed %d: runSchedule(ops): %v", seed, err)
-		}
+		require.NoError(t, runSchedule(ops), "seed %d", seed)
 	}
 }
 
 func FuzzScheduleMatchesSortedSlice(f *testing.F) {
 	f.Add([]byte{0, 8, 16, 1, 9, 6, 12, 7, 15, 3, 3, 3})
-	f.Fuzz(func(t *testing.T, ops []byte) {
-		if err := runSchedule(ops[:min(len(ops), 500)]); err != nil {
-			t.Fatalf("runSchedule(ops[:min(len(ops), 500)]): %v", err)
-		}
-	})
+	f.Fuzz(func(t *testing.T, ops []byte) { require.NoError(t, runSchedule(ops[:min(len(ops), 500)])) })
 }
 
 // A key that is rescheduled repeatedly leaves only a bounded number of stale wake-ups.
@@ -116,12 +112,8 @@ func TestStaleWakeUpsTakeLittleMemory(t *testing.T) {
 			t.Fatalf("memory for %d, of which 100 are scheduled", s.Kept())
 		}
 	}
-	if err := s.check(); err != nil {
-		t.Fatalf("s.check(): %v", err)
-	}
-	if got := s.Len(); got != 100 {
-		t.Fatalf("s.Len() = %v, want 100", got)
-	}
+	require.NoError(t, s.check())
+	require.Equal(t, 100, s.Len())
 }
 
 func TestScheduleReleasesMemoryAfterBurst(t *testing.T) {
@@ -148,19 +140,11 @@ func TestScheduleReleasesMemoryAfterBurst(t *testing.T) {
 			for i := range n {
 				s.set(i, int64(i+1))
 			}
-			if got := s.Kept(); got < n {
-				t.Fatalf("s.Kept() = %v, want at least %v", got, n)
-			}
+			require.GreaterOrEqual(t, s.Kept(), n)
 			finish(s)
-			if got := s.Len(); got != 0 {
-				t.Fatalf("s.Len() = %v, want 0", got)
-			}
-			if got := s.Kept(); got > 4096 {
-				t.Fatalf("s.Kept() = %v, want at most 4096", got)
-			}
-			if err := s.check(); err != nil {
-				t.Fatalf("s.check(): %v", err)
-			}
+			require.Zero(t, s.Len())
+			require.LessOrEqual(t, s.Kept(), 4096)
+			require.NoError(t, s.check())
 		})
 	}
 }

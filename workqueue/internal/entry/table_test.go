@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // collidingKeys returns 64 keys whose hashes in t ask for the last slots or the first ones, in a table of up to 1024 slots. The
@@ -67,9 +69,7 @@ func TestTableWithCollidingKeysMatchesMap(t *testing.T) {
 		for i := range ops {
 			ops[i] = byte(r.IntN(4 << (seed % 5))) // a few keys, or all
 		}
-		if err := runTable(table, keys, ops); err != nil {
-			t.Fatalf("seed %d: runTable(table, keys, ops): %v", seed, err)
-		}
+		require.NoError(t, runTable(table, keys, ops), "seed %d", seed)
 	}
 }
 
@@ -78,9 +78,7 @@ func FuzzTableMatchesMap(f *testing.F) {
 	table := newTable() // its seed is another in each process, but the slots that keys ask for are not
 	keys := collidingKeys(table)
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		if err := runTable(table, keys, ops[:min(len(ops), 300)]); err != nil {
-			t.Fatalf("runTable(table, keys, ops[:min(len(ops), 300)]): %v", err)
-		}
+		require.NoError(t, runTable(table, keys, ops[:min(len(ops), 300)]))
 	})
 }
 
@@ -112,30 +110,20 @@ func TestTableKeepsInvariantsForAnyHashes(t *testing.T) {
 
 func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
 	table := newTable()
-	if got := table.Slots(); got != 0 {
-		t.Fatalf("none before the first key: table.Slots() = %v, want 0", got)
-	}
+	require.Zero(t, table.Slots(), "none before the first key")
 	const n = 20_000
 	for k := range n {
 		table.add(k, table.Hash(k))
 	}
-	if got := table.Slots(); got >= 4*n {
-		t.Fatalf("table.Slots() = %v, want less than %v", got, 4*n)
-	}
-	if err := table.check(); err != nil {
-		t.Fatalf("table.check(): %v", err)
-	}
+	require.Less(t, table.Slots(), 4*n)
+	require.NoError(t, table.check())
 	slots := table.Slots()
 	for k := range n {
 		table.remove(k)
 		if table.Slots() != slots {
 			slots = table.Slots()
-			if err := table.check(); err != nil {
-				t.Fatalf("with %d slots: table.check(): %v", slots, err)
-			}
-			if got, limit := 2*(n-k), slots/8; got <= limit {
-				t.Fatalf("not before an eighth is used: 2*(n-k) = %v, want more than %v", got, limit)
-			}
+			require.NoError(t, table.check(), "with %d slots", slots)
+			require.Greater(t, 2*(n-k), slots/8, "not before an eighth is used")
 			for other := range n {
 				if table.has(other) != (other > k) {
 					t.Fatalf("%d of those up to %d was removed, and %d is in the table: %v", k, n, other, table.has(other))
@@ -146,10 +134,6 @@ func TestTableGrowsForBurstAndShrinksAfterwards(t *testing.T) {
 			t.Fatalf("%d slots for %d keys", slots, left)
 		}
 	}
-	if got := table.Slots(); got > 2*4096 {
-		t.Fatalf("table.Slots() = %v, want at most %v", got, 2*4096)
-	}
-	if err := table.check(); err != nil {
-		t.Fatalf("table.check(): %v", err)
-	}
+	require.LessOrEqual(t, table.Slots(), 2*4096)
+	require.NoError(t, table.check())
 }
