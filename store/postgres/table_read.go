@@ -16,9 +16,10 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// momentSQL lists the columns that are the state of transactions in a snapshot. A session asks for the identifier of the server once, and
-// keeps it in the setting setpoint.system, because pg_control_system reads a file.
-const momentSQL = `pg_snapshot_xmin(pg_current_snapshot()), (SELECT xid FROM {trimmed} WHERE source = {source}),
+// momentSQL lists the columns that are the state of transactions in a snapshot. Each is a subquery, so the server computes it once, and not
+// for each entry of a page. A session asks for the identifier of the server once, and keeps it in the setting setpoint.system, because
+// pg_control_system reads a file.
+const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot())), (SELECT xid FROM {trimmed} WHERE source = {source}),
 	(SELECT base FROM {epoch} WHERE system = coalesce(nullif(current_setting('setpoint.system', true), '')::bigint,
 		(SELECT set_config('setpoint.system', system_identifier::text, false)::bigint FROM pg_control_system())))`
 
