@@ -11,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/internal/ended"
 )
 
 // keeper keeps the states of one kind: encoded in any backend, or direct in a Memory.
@@ -72,7 +73,7 @@ func (s *engine[T]) Get(ctx context.Context, key string) (Object[T], error) {
 	}
 	o, err := s.keeper.get(ctx, key)
 	if err != nil {
-		return Object[T]{}, s.fail(opGet, key, err)
+		return Object[T]{}, s.fail(ctx, opGet, key, err)
 	}
 	return o, nil
 }
@@ -84,7 +85,7 @@ func (s *engine[T]) List(ctx context.Context) (informer.List[Object[T]], error) 
 func (s *engine[T]) Select(ctx context.Context, sel Selector) (informer.List[Object[T]], error) {
 	l, err := informer.Collect(s.selectPages(ctx, sel))
 	if err != nil {
-		return informer.List[Object[T]]{}, s.fail(opList, "", err)
+		return informer.List[Object[T]]{}, s.fail(ctx, opList, "", err)
 	}
 	return l, nil
 }
@@ -104,7 +105,7 @@ func (s *engine[T]) selectPages(ctx context.Context, sel Selector) iter.Seq2[inf
 		var met map[string]bool // keys of records that did not decode
 		for p, err := range s.keeper.pages(ctx, &sel) {
 			if err != nil {
-				yield(informer.List[Object[T]]{}, s.fail(opList, "", err))
+				yield(informer.List[Object[T]]{}, s.fail(ctx, opList, "", err))
 				return
 			}
 			version = p.version
@@ -146,7 +147,7 @@ func (s *engine[T]) WatchSelected(
 				if ctx.Err() != nil {
 					err = context.Cause(ctx)
 				} else {
-					err = s.fail(opWatch, "", err)
+					err = s.fail(ctx, opWatch, "", err)
 				}
 				yield(informer.Event[Object[T]]{}, err)
 				return
@@ -251,10 +252,11 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 		o, err = s.keeper.transact(ctx, &there, given, fences)
 	}
 	if err != nil {
+		err = s.fail(ctx, w.op, w.key, err)
 		if errors.Is(err, ErrFenced) {
 			s.fenced.Add(1)
 		}
-		return Object[T]{}, s.fail(w.op, w.key, err)
+		return Object[T]{}, err
 	}
 	written.Tell(ctx, s.kind, s.db, uint64(o.Version))
 	return o, nil
@@ -272,7 +274,10 @@ func (s *engine[T]) check(op string, o *Object[T]) error {
 }
 
 func (s *engine[T]) invalid(op, key string, err error) error {
-	return s.fail(op, key, fmt.Errorf("%w: %w", ErrInvalid, err))
+	return failed(op, s.kind, key, fmt.Errorf("%w: %w", ErrInvalid, err))
 }
 
-func (s *engine[T]) fail(op, key string, err error) error { return failed(op, s.kind, key, err) }
+// fail returns the error of a call with ctx.
+func (s *engine[T]) fail(ctx context.Context, op, key string, err error) error {
+	return failed(op, s.kind, key, ended.Err(ctx, err, answers))
+}

@@ -40,6 +40,9 @@ var (
 	ErrDecode = errors.New("the record does not decode")
 )
 
+// answers are the errors with which a store answers a call.
+var answers = []error{ErrNotFound, ErrExists, ErrConflict, ErrFenced, ErrInvalid, ErrDecode, informer.ErrExpired}
+
 // The operations that an [Error] names.
 const (
 	opOpen         = "open"
@@ -53,7 +56,8 @@ const (
 )
 
 // Error is the error of an operation on a [Store]. Err is or wraps an error of this package, the cause of a context, or an error of the
-// backend. Test it with [errors.Is].
+// backend. Test it with [errors.Is]. If the cause of the context wraps an error of this package, Err does not, because the store has not
+// answered. It wraps the Err of the context instead.
 type Error struct {
 	// Op is "open", "get", "create", "update", "update status" or "delete"; "list" for List, ListPages and Select; "watch" for
 	// Watch and WatchSelected.

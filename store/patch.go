@@ -7,6 +7,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/store/internal/ended"
 	"github.com/setpoint-go/setpoint/store/internal/plain"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -65,10 +66,10 @@ func patch[T any](
 		return err
 	})
 	if final != nil {
-		err = final
+		return Object[T]{}, final
 	}
 	if err != nil {
-		return Object[T]{}, err
+		return Object[T]{}, ended.Err(ctx, err, answers)
 	}
 	return result, nil
 }
@@ -144,10 +145,10 @@ func CreateOrUpdate[T any](
 		return err
 	})
 	if final != nil {
-		err = final
+		return Object[T]{}, final
 	}
 	if err != nil {
-		return Object[T]{}, err
+		return Object[T]{}, ended.Err(ctx, err, answers)
 	}
 	return result, nil
 }
