@@ -176,7 +176,9 @@ func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 	if s.cfg.Interval <= 0 {
 		return 0
 	}
-	return time.Duration(float64(s.cfg.Interval) * (1 + max(s.cfg.Jitter, 0)))
+	longest := s.delay
+	longest.Rand = func() float64 { return 1 }
+	return longest.Delay(0)
 }
 
 // Watch yields the changes after a version that came from List or Watch of this Source. After a failed poll, it yields an error and goes on:
