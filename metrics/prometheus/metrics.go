@@ -77,10 +77,13 @@ func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 // *controller.Controller and its sources, an *informer.Informer, a store.Store, an *events.Recorder, a *leaderelect.Elector,
 // a *shard.Slots, or a *featuregate.Gates, whose name is not used. A queue without Config.Timestamps has no durations.
 //
-// Add returns an error if p is none of these, or was added before ([ErrExists]).
+// Add returns an error if p is none of these, is nil, or was added before ([ErrExists]).
 func (x *Metrics) Add(name string, p any) error {
 	if !known(p) {
 		return fmt.Errorf("prometheus: add %q: %T has no numbers that this package knows", name, p)
+	}
+	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("prometheus: add %q: it is a nil %T", name, p)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
