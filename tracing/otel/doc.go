@@ -46,6 +46,8 @@
 //	setpoint.retry          setpoint.delay, in seconds               the key is reconciled again after a backoff or a delay of the error
 //	setpoint.requeue        setpoint.delay                           the reconcile asks for RequeueAfter
 //
+// In a text that is not UTF-8, such as that of a key, U+FFFD stands for the bytes that are not.
+//
 // Attributes have the names of OpenTelemetry's semantic conventions, where those exist. There are none for reconciles.
 //
 // # Guarantees

@@ -50,7 +50,7 @@ func (t *Tracing) begin(ctx context.Context, causes []string) (context.Context, 
 		options = append(options, trace.WithNewRoot())
 	}
 	info, _ := controller.FromContext(ctx)
-	ctx, span := t.tracer.Start(ctx, "reconcile "+info.Controller, options...)
+	ctx, span := t.tracer.Start(ctx, "reconcile "+clean(info.Controller), options...)
 	if !span.IsRecording() {
 		return ctx, nil
 	}
@@ -60,15 +60,15 @@ func (t *Tracing) begin(ctx context.Context, causes []string) (context.Context, 
 
 func attributes(info controller.Info) []attribute.KeyValue {
 	list := []attribute.KeyValue{
-		attribute.String("setpoint.controller", info.Controller),
-		attribute.String("setpoint.key", info.Key),
+		attribute.String("setpoint.controller", clean(info.Controller)),
+		attribute.String("setpoint.key", clean(info.Key)),
 		attribute.Int64("setpoint.reconcile", int64(info.Reconcile)),
 		attribute.Int("setpoint.attempt", info.Attempt),
 	}
 	if len(info.Reasons) > 0 {
 		texts := make([]string, len(info.Reasons))
 		for i, r := range info.Reasons {
-			texts[i] = r.Text
+			texts[i] = clean(r.Text)
 		}
 		list = append(list, attribute.StringSlice("setpoint.reasons", texts))
 	}
@@ -86,21 +86,25 @@ func end(span trace.Span, outcome controller.Outcome, err error, retry time.Dura
 		}
 		return
 	case controller.Unfinished, controller.Superseded, controller.Canceled:
-		span.AddEvent("setpoint.repeat", trace.WithAttributes(attribute.String("setpoint.reason", err.Error())))
+		span.AddEvent("setpoint.repeat", trace.WithAttributes(attribute.String("setpoint.reason", clean(err.Error()))))
 	default:
 		kind, stack := describe(outcome, err)
-		exception := []attribute.KeyValue{attribute.String("exception.type", kind), attribute.String("exception.message", err.Error())}
+		message := clean(err.Error())
+		exception := []attribute.KeyValue{attribute.String("exception.type", kind), attribute.String("exception.message", message)}
 		if stack != "" {
-			exception = append(exception, attribute.String("exception.stacktrace", stack))
+			exception = append(exception, attribute.String("exception.stacktrace", clean(stack)))
 		}
 		span.AddEvent("exception", trace.WithAttributes(exception...))
 		span.SetAttributes(attribute.String("error.type", kind))
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, message)
 	}
 	if retry > 0 {
 		span.AddEvent("setpoint.retry", trace.WithAttributes(delay(retry)))
 	}
 }
+
+// clean returns text in UTF-8, because an exporter of OTLP drops a span with other text, and all spans that it sends with it.
+func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 func delay(d time.Duration) attribute.KeyValue {
 	return attribute.Float64("setpoint.delay", d.Seconds())
