@@ -62,11 +62,13 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 
 	select {
 	case r := <-reply:
-		return r.value, r.err
+		if r.err == nil || ctx.Err() == nil || !errors.Is(r.err, context.Cause(ctx)) {
+			return r.value, r.err
+		}
 	case <-ctx.Done():
-		// %v, because the cause is no reply of the store.
-		return none, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
 	}
+	// %v, because the cause is no reply of the store.
+	return none, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
 }
 
 // Wait returns when no call is in flight, or after timeout. It returns the number of calls that are left behind.

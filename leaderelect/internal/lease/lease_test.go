@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -222,5 +223,30 @@ func TestOlderRecordLowersNothing(t *testing.T) {
 		if !seen.Regressed(lease.View{Record: newest}) {
 			t.Error("seen.Regressed(lease.View{Record: newest}) = false, want true")
 		}
+	}
+}
+
+// A part may end the context with an error of a lease that it uses itself. To the elector, that is no reply.
+func TestCauseOfContextIsNoReplyOfStore(t *testing.T) {
+	changed := errors.New("record has changed")
+	ctx, end := context.WithCancelCause(t.Context())
+	end(fmt.Errorf("part: %w", changed))
+	for range 30_000 { // the reply and the end of the context race
+		var calls lease.Calls
+		_, err := lease.Do(ctx, &calls, time.Minute, func(ctx context.Context) (int, error) {
+			return 0, fmt.Errorf("store: %w", context.Cause(ctx))
+		})
+		if err == nil || errors.Is(err, changed) || !strings.Contains(err.Error(), "part: record has changed") {
+			t.Fatalf("Do returns error %v, want one that has only the text of the cause", err)
+		}
+	}
+}
+
+func TestReplyOfStoreIsReturnedAsItIs(t *testing.T) {
+	changed := errors.New("record has changed")
+	var calls lease.Calls
+	_, err := lease.Do(t.Context(), &calls, time.Minute, func(context.Context) (int, error) { return 0, changed })
+	if err != changed {
+		t.Fatalf("Do returns error %v, want %v", err, changed)
 	}
 }
