@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,6 +90,9 @@ func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer
 func (e *encoded[T]) transact(
 	ctx context.Context, w *write[T], obj *Object[T], fences []Fence,
 ) (Object[T], error) {
+	if w.over != nil {
+		return e.repeated(ctx, w, w.over)
+	}
 	var answer *state[T]
 	r, err := e.b.Transact(ctx, e.kind, w.key, fences, func(have backend.Record) (*backend.Record, error) {
 		have.Key = w.key
@@ -139,14 +143,10 @@ func (e *encoded[T]) repeated(ctx context.Context, w *write[T], fenced error) (O
 	if err != nil {
 		return Object[T]{}, err
 	}
-	switch again, err := w.repeats(st); {
-	case err != nil:
-		return Object[T]{}, err
-	case again:
-		return st.Object, nil
-	default:
-		return Object[T]{}, fenced
+	if again, err := w.repeats(st); err != nil || !again {
+		return Object[T]{}, cmp.Or(err, fenced)
 	}
+	return st.Object, nil
 }
 
 // sizeOf returns the size of a record in the sense of Capabilities.MaxBytes.

@@ -238,6 +238,9 @@ func (s *engine[T]) write(ctx context.Context, w write[T], obj *Object[T]) (o Ob
 		w.trace = cleanTrace(s.cfg.Trace(ctx))
 	}
 	fences, err = fencesOf(ctx, w.pre)
+	if requestOf(w.pre) != "" && errors.Is(err, ErrFenced) {
+		w.over, err = err, nil
+	}
 	switch {
 	case err != nil:
 	case s.direct != nil:

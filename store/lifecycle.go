@@ -36,6 +36,7 @@ type write[T any] struct {
 	pre           []Precondition
 	uid           string // for a creation
 	trace         string
+	over          error // the ErrFenced of a write with an id, if its own terms show that one is over; a repetition is accepted all the same
 }
 
 // values copies and compares the values of a kind.

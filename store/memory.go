@@ -160,7 +160,7 @@ func (d *direct[T]) transact(ctx context.Context, w *write[T], obj *Object[T], f
 		if err = w.readable(have, err); err != nil {
 			return Object[T]{}, err
 		}
-		if fenced != nil {
+		if fenced = cmp.Or(fenced, w.over); fenced != nil {
 			if again, err := w.repeats(have); err != nil || !again {
 				return Object[T]{}, cmp.Or(err, fenced)
 			}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -65,11 +66,8 @@ func patch[T any](
 		result, err = do(ctx, next, pre...)
 		return err
 	})
-	if final != nil {
-		return Object[T]{}, final
-	}
-	if err != nil {
-		return Object[T]{}, ended.Err(ctx, err, answers)
+	if err = cmp.Or(final, ended.Err(ctx, err, answers)); err != nil {
+		return Object[T]{}, err
 	}
 	return result, nil
 }
@@ -144,11 +142,8 @@ func CreateOrUpdate[T any](
 		}
 		return err
 	})
-	if final != nil {
-		return Object[T]{}, final
-	}
-	if err != nil {
-		return Object[T]{}, ended.Err(ctx, err, answers)
+	if err = cmp.Or(final, ended.Err(ctx, err, answers)); err != nil {
+		return Object[T]{}, err
 	}
 	return result, nil
 }

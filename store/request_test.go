@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -168,4 +169,32 @@ func TestPatchStatusWritesOnlyStatus(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, Service{Status: ServiceStatus{Ready: 2}}, o.Value)
 	assert.EqualValues(t, 1, o.Generation)
+}
+
+func encodeApp(a App) ([]byte, error) { return json.Marshal(a) }
+
+func decodeApp(b []byte) (a App, err error) {
+	err = json.Unmarshal(b, &a)
+	return a, err
+}
+
+// A request arrives again after a failover: its term is in the message, and the term of the new leader is in the context.
+func TestRepeatedRequestUnderLaterTerm(t *testing.T) {
+	for _, cfg := range []store.Config[App]{{}, {Encode: encodeApp, Decode: decodeApp}} { // kept as they are, and encoded
+		apps := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", cfg))
+		pre := []store.Precondition{store.IfTerm("lease", 3), store.RequestID("r")}
+		o, err := apps.Create(t.Context(), object{Key: "web"}, pre...)
+		require.NoError(t, err)
+		later := store.WithFence(t.Context(), store.Fence{Lease: "lease", Term: 5})
+		again, err := apps.Create(later, object{Key: "web"}, pre...)
+		require.NoError(t, err, "its other preconditions are ignored")
+		assert.Equal(t, o, again)
+		_, err = apps.Update(later, o, pre...)
+		require.ErrorIs(t, err, store.ErrInvalid, "the id belongs to the Create")
+		_, err = apps.Update(later, o, store.IfTerm("lease", 3), store.RequestID("new"))
+		require.ErrorIs(t, err, store.ErrFenced)
+		_, err = apps.Create(later, object{Key: "other"}, pre...)
+		require.ErrorIs(t, err, store.ErrFenced)
+		assert.EqualValues(t, 2, apps.Stats().Fenced)
+	}
 }
