@@ -49,3 +49,11 @@ func TestConditionsAllOK(t *testing.T) {
 	_, ok := cs.Get("Paid")
 	assert.False(t, ok)
 }
+
+func TestAllOKLeavesArrayOfCaller(t *testing.T) {
+	var cs store.Conditions
+	cs.Set(store.Condition{Type: "Ready", OK: true})
+	types := []string{"a", "b"}
+	assert.True(t, cs.AllOK(0, types[:0]...))
+	assert.Equal(t, []string{"a", "b"}, types)
+}

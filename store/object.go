@@ -217,6 +217,7 @@ func (cs Conditions) Get(conditionType string) (Condition, bool) {
 // conditions in cs, and returns false if there are none.
 func (cs Conditions) AllOK(generation int64, types ...string) bool {
 	if len(types) == 0 {
+		types = nil // the array belongs to the caller
 		for _, c := range cs {
 			types = append(types, c.Type)
 		}
