@@ -60,7 +60,7 @@ func ExampleManager_Remove() {
 	// leading, running [sites of acme acme], waiting []
 	// <nil>
 	// leading, running [], waiting []
-	// manager: remove "acme": manager: there is none of this name
+	// manager: remove "acme": manager: no such part
 	// <nil>
 	// ended, running [], waiting []
 }

@@ -109,10 +109,10 @@ type Config struct {
 // These errors report why a part could not be added or removed, or has failed.
 var (
 	// ErrExists reports that a part cannot be added because another part has its name, or has been removed and has not ended yet.
-	ErrExists = errors.New("manager: there is one already")
+	ErrExists = errors.New("manager: part exists already")
 
 	// ErrNoPart reports that no part of the given name was added.
-	ErrNoPart = errors.New("manager: there is none of this name")
+	ErrNoPart = errors.New("manager: no such part")
 
 	// ErrStopped reports that a part cannot be added because the stop has begun.
 	ErrStopped = errors.New("manager: the stop has begun")

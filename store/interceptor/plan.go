@@ -22,7 +22,7 @@ type Plan struct {
 	watches map[*Call]context.CancelCauseFunc // the open ones
 }
 
-// Call is a call of an [Store].
+// Call is a call of a [Store].
 type Call struct {
 	Kind   string // of the store
 	Caller string // the name given to [Store.As]; empty if there is none

@@ -10,7 +10,7 @@ import (
 // ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the write was applied.
 var ErrLost = errors.New("the connection was lost, the outcome is unknown")
 
-// Rule selects the calls of an [Store], or the events of its watches, that a fault hits:
+// Rule selects the calls of a [Store], or the events of its watches, that a fault hits:
 //
 //	Rule{Op: "update", Key: "web", Nth: 3, Fault: LoseReply()}           the 3rd update of "web" is applied, and its reply is lost
 //	Rule{Op: "get", Times: -1, Fault: Fail(errDown)}                     no get succeeds
