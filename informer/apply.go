@@ -3,6 +3,7 @@ package informer
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -21,6 +22,7 @@ const maxBatch = delivery.Batch
 //
 //  1. The cache holds every change up to at, except those of the keys in failed.
 //  2. A key in failed has changes that the cache does not hold; all of them came after the version in failed.
+//  3. A key is in old while the cache may hold its state from before a Reset, because the new one was unread or has failed.
 type applier[K comparable, T any] struct {
 	name    string
 	indexer *cache.Indexer[K, T]
@@ -32,8 +34,9 @@ type applier[K comparable, T any] struct {
 	changes []delivery.Change[K, T] // applied, but not yet passed to the handlers
 	at      Version
 	failed  map[K]Version
-	broke   bool // something has failed since the last request for a list
-	retries int  // requests for a list since failed was last empty
+	old     map[K]struct{} // keys whose cached states, if there are any, are of an earlier history
+	broke   bool           // something has failed since the last request for a list
+	retries int            // requests for a list since failed was last empty
 }
 
 // apply applies inputs. A list is applied as a whole.
@@ -103,8 +106,9 @@ func (a *applier[K, T]) fail(key K, panicked any) {
 
 // healed records that the cache holds the newest state of a key.
 func (a *applier[K, T]) healed(key K) {
-	if len(a.failed) > 0 {
+	if len(a.failed)+len(a.old) > 0 {
 		delete(a.failed, key)
+		delete(a.old, key)
 	}
 }
 
@@ -163,6 +167,12 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 	a.failed = nil // the list has the current state of every key
 	a.merge(l.pages, l.unread)
 	a.equal = equal
+	if l.starts {
+		a.old = make(map[K]struct{})
+		for _, key := range slices.AppendSeq(l.unread, maps.Keys(a.failed)) {
+			a.old[key] = struct{}{}
+		}
+	}
 	for key := range a.failed {
 		if floor, failed := before[key]; failed {
 			a.failed[key] = floor // later changes are still missing
@@ -223,7 +233,7 @@ func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
 
 // same reports whether two states of a key are the same.
 func (a *applier[K, T]) same(key K, old, obj T) (same bool) {
-	if a.equal == nil {
+	if _, isOld := a.old[key]; isOld || a.equal == nil {
 		return false
 	}
 	defer func() {

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +82,7 @@ func TestStaleMeansNotHeardForLonger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
 		assert.True(t, in.Stale(time.Hour), "it was never heard from")
+		assert.True(t, in.Stale(math.MaxInt64), "however long that is")
 		sitetest.Start(t, in)
 		time.Sleep(2 * time.Minute)
 		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice the time")

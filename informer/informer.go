@@ -222,7 +222,7 @@ func (in *Informer[K, T]) Run(ctx context.Context) error {
 	}
 
 	defer in.stopScans()
-	due := newTimers(in)
+	due := &timers[K, T]{in: in}
 	defer due.stop()
 	for ctx.Err() == nil {
 		due.set()
@@ -314,7 +314,7 @@ func (in *Informer[K, T]) LastHeard() time.Time { return in.progress.lastHeard()
 // end of the watch. So for such a source, Stale does not detect a connection that died without an error, or an attempt to connect that
 // hangs. Only bookmarks reveal those.
 func (in *Informer[K, T]) Stale(d time.Duration) bool {
-	return in.progress.silent(in.promise > 0) > max(d, 2*min(in.promise, math.MaxInt64/2))
+	return in.LastHeard().IsZero() || in.progress.silent(in.promise > 0) > max(d, 2*min(in.promise, math.MaxInt64/2))
 }
 
 // Reset is for a source whose versions have gone back, because it was restored from a backup or replaced by another source. Without Reset,

@@ -478,3 +478,41 @@ func TestUnindexableObjectHoldsBackVersion(t *testing.T) {
 		assert.Equal(t, healed, in.Version())
 	})
 }
+
+func TestLastErrorDoesNotReturnAfterQuietWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		in := must(informer.New(src, nameOf, informer.Config{Backoff: wait.Backoff{Duration: time.Minute}, OnError: func(error) {}}))
+		sitetest.Start(t, in)
+		src.Break(errOutage)
+		time.Sleep(time.Minute + time.Second)
+		require.NoError(t, in.Stats().LastError, "a watch has been open for a second")
+		src.Break(nil)
+		synctest.Wait()
+		assert.True(t, in.Stats().Watching, "the next watch is open")
+		assert.NoError(t, in.Stats().LastError, "nothing has failed since")
+	})
+}
+
+// goesOn is an error after which a watch continues.
+type goesOn struct{ error }
+
+func (goesOn) Continues() bool { return true }
+func (e goesOn) Unwrap() error { return e.error }
+
+func TestLastErrorStaysWhileWatchesCannotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := must(informer.New(scripted{list: empty, watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
+			return func(yield func(informer.Event[site], error) bool) {
+				_ = yield(informer.Event[site]{}, goesOn{errOutage}) && wait.Sleep(ctx, time.Minute) == nil
+			}
+		}}, nameOf, informer.Config{OnError: func(error) {}}))
+		sitetest.Start(t, in)
+		for range 3 {
+			require.ErrorIs(t, in.Stats().LastError, errOutage)
+			time.Sleep(time.Minute - 1)
+			require.ErrorIs(t, in.Stats().LastError, errOutage)
+			time.Sleep(time.Nanosecond)
+		}
+	})
+}

@@ -83,11 +83,6 @@ func (in *Informer[K, T]) heardBy() []*listener[K, T] {
 	return in.listeners
 }
 
-// joined reports whether l has joined and was not removed.
-func (in *Informer[K, T]) joined(l *listener[K, T]) bool {
-	return slices.Contains(in.heardBy(), l)
-}
-
 // join gives new handlers everything that is in the cache, and every change from now on. It reports whether there were any.
 func (in *Informer[K, T]) join(start func(*listener[K, T])) bool {
 	joined := in.joinLists()
@@ -237,10 +232,6 @@ type timers[K comparable, T any] struct {
 	again  <-chan time.Time // of retry
 	resync *time.Timer      // nil before the first handler with a period
 	tick   <-chan time.Time // of resync
-}
-
-func newTimers[K comparable, T any](in *Informer[K, T]) *timers[K, T] {
-	return &timers[K, T]{in: in}
 }
 
 // set sets the timers after each step.

@@ -164,15 +164,17 @@ func (p *progress) watching(open bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	p.blind = false
 	if open {
 		p.opened = now
 		return
 	}
 	if now.Sub(p.opened) >= shortWatch {
 		p.closed = now
+		if !p.blind {
+			p.answeredLocked() // the failure was before the watch
+		}
 	}
-	p.opened = time.Time{}
+	p.opened, p.blind = time.Time{}, false
 }
 
 // failed records that a list or a watch has failed. If the watch is still open, it has read nothing since.

@@ -49,7 +49,7 @@ type reflector[K comparable, T any] struct {
 	seen     Version   // watch from here
 	failures int       // errors since the last success
 	expiries int       // watches that expired since an event last changed seen, plus one if any expired before
-	reading  bool      // in a turn; if it is set when a goroutine begins, the previous goroutine ended during its turn
+	reading  bool      // in a turn; if it is set when a turn begins, the source ended the goroutine of the previous one
 
 	reader *reader // of Steps; nil in Run
 }
@@ -63,29 +63,28 @@ func (r *reflector[K, T]) run(ctx context.Context, again func()) {
 			again()
 		}
 	}()
-	if r.reading {
-		r.reading = false
-		r.sitOutExit(ctx)
-	}
 	for ctx.Err() == nil {
-		r.reading = true
-		r.turn(ctx)
+		exited := r.reading
+		r.reading = !exited
+		r.turn(ctx, exited)
 		r.reading = false
 	}
 	ended = true
 }
 
-// sitOutExit backs off as after an error, and then reports the exit: so there is a pause even if OnError ends the goroutine too.
-func (r *reflector[K, T]) sitOutExit(ctx context.Context) {
-	_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures)) // after notices the end of ctx
-	_ = r.after(ctx, "read", errExit)
-}
-
-// turn takes a step and waits for its delay. An order cuts both short.
-func (r *reflector[K, T]) turn(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx) // an order, or the end of a Read, ends a turn
+// turn takes a step and waits for its delay. An order cuts both short. If the goroutine of the last turn has exited, turn backs off as after
+// an error, and then reports that: so there is a pause even if OnError ends the goroutine too.
+func (r *reflector[K, T]) turn(all context.Context, exited bool) {
+	ctx, cancel := context.WithCancel(all) // an order, or the end of a Read, ends a turn
 	defer cancel()
 	r.interrupt.Store(&cancel) // before the orders are read, so that each order is seen here or interrupts the step
+	if exited {
+		if !r.relist.Load() && !r.anew.Load() {
+			_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures))
+		}
+		_ = r.after(all, "read", errExit) // also after an order; after notices the end of all
+		return
+	}
 	if r.relist.Swap(false) {
 		r.current = false
 	}
@@ -340,13 +339,6 @@ func (f *feed[K, T]) takeOne(spare []input[K, T]) []input[K, T] {
 		f.wake()
 	}
 	return spare
-}
-
-// full reports whether put would wait.
-func (f *feed[K, T]) full() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.inputs) == maxBatch
 }
 
 // take removes and returns all inputs. spare, which is empty, holds the next ones.

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"iter"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
@@ -147,6 +149,106 @@ func TestResetDuringList(t *testing.T) {
 				close(release)
 				assert.Equal(t, map[string]site{"c": {Name: "c", Rev: 1}}, r.state())
 				assert.Equal(t, informer.Version(3), in.Version())
+			})
+		})
+	}
+}
+
+// byRev is a source that compares objects by their revisions, as a database does.
+type byRev struct{ scripted }
+
+func (byRev) Equal(a, b site) bool { return a.Rev == b.Rev }
+
+// After Reset, the cache keeps a state of the old history, because the new state cannot be read, or cannot be applied. Later it can. It has
+// the same revision.
+func TestStateKeptAcrossResetIsNeverCompared(t *testing.T) {
+	before, after := site{Name: "a", Life: 1, Rev: 5}, site{Name: "a", Life: 2, Rev: 5}
+	b := site{Name: "b", Rev: 3}
+	for name, kept := range map[string]informer.List[site]{
+		"unread":      {Items: []site{b}, Unread: []site{{Name: "a"}}, Version: 6},
+		"unindexable": {Items: []site{after, b}, Version: 6},
+		"one of each": {Items: []site{after, b}, Unread: []site{{Name: "c"}}, Version: 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var list knob[informer.List[site]]
+				var broken knob[bool]
+				list.set(informer.List[site]{Items: []site{before}, Version: 9})
+				expire := make(chan struct{})
+				in := must(informer.New(byRev{scripted{
+					list: func(context.Context) (informer.List[site], error) { return list.get(), nil },
+					watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
+						return func(yield func(informer.Event[site], error) bool) {
+							select {
+							case <-expire:
+								yield(informer.Event[site]{}, informer.ErrExpired)
+							case <-ctx.Done():
+							}
+						}
+					},
+				}}, nameOf, informer.Config{OnError: func(error) {}}))
+				cache.AddIndex(in.Indexer(), func(s site) []int {
+					if broken.get() && s == after {
+						panic("it has no index")
+					}
+					return nil
+				})
+				r := newRecorder(t)
+				r.gaps = true
+				r.add(in)
+				sitetest.Start(t, in)
+				list.set(kept)
+				broken.set(true)
+				in.Reset()
+				require.Equal(t, []string{"add a.5 initial=true", "add b.3 initial=false"}, r.take())
+				require.Equal(t, map[string]site{"a": before, "b": b}, contents(in))
+
+				list.set(informer.List[site]{Items: []site{after, b}, Version: 7})
+				broken.set(false)
+				expire <- struct{}{}
+				synctest.Wait()
+				require.Equal(t, informer.Version(7), in.Version())
+				assert.Equal(t, map[string]site{"a": after, "b": b}, contents(in))
+				assert.Equal(t, []string{"update a.5 5"}, r.take(), "b is of the new history, and has not changed")
+				expire <- struct{}{}
+				time.Sleep(time.Minute)
+				assert.Empty(t, r.take(), "and so is a now")
+			})
+		})
+	}
+}
+
+func TestResetListsAtOnceThoughSourceExits(t *testing.T) {
+	for name, when := range map[string]func(ctx context.Context){
+		"in a backoff after an exit":             func(context.Context) {},
+		"in a watch that exits with its context": func(ctx context.Context) { <-ctx.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lists knob[int]
+				var errs sitetest.Errors
+				in := must(informer.New(scripted{
+					list: func(context.Context) (informer.List[site], error) {
+						lists.set(lists.get() + 1)
+						return informer.List[site]{Version: 1}, nil
+					},
+					watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
+						return func(func(informer.Event[site], error) bool) {
+							when(ctx)
+							runtime.Goexit()
+						}
+					},
+				}, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: wait.Backoff{Duration: time.Hour}}))
+				sitetest.Start(t, in)
+				require.Equal(t, 1, lists.get())
+				in.Reset()
+				got := errs.Take()
+				require.Len(t, got, 1)
+				require.EqualError(t, got[0], "informer: read sites: it has called runtime.Goexit")
+				assert.Equal(t, 2, lists.get())
+				time.Sleep(time.Hour - 1)
+				require.Empty(t, errs.Take())
+				assert.Equal(t, 2, lists.get())
 			})
 		})
 	}

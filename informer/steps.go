@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"slices"
 )
 
 // Steps drives an informer in the goroutine of the caller, instead of [Informer.Run]. It is for tests and simulations that decide the order
@@ -96,7 +97,7 @@ func (in *Informer[K, T]) Steps(ctx context.Context) (Steps, error) {
 	if err := in.begin(); err != nil {
 		return nil, fmt.Errorf("informer: take steps of %s: %w", in.cfg.Name, err)
 	}
-	s := &steps[K, T]{in: in, due: newTimers(in), reader: reader{all: ctx}}
+	s := &steps[K, T]{in: in, due: &timers[K, T]{in: in}, reader: reader{all: ctx}}
 	ctx, s.cancel = context.WithCancel(ctx)
 	in.reflector.reader = &s.reader
 	next, end := iter.Pull(func(yield func(bool) bool) {
@@ -119,7 +120,7 @@ func growStack() {
 
 // Read implements [Steps].
 func (s *steps[K, T]) Read(ctx context.Context) (read bool) {
-	if ctx.Err() != nil || s.in.feed.full() {
+	if ctx.Err() != nil || s.in.feed.len() == maxBatch {
 		return false
 	}
 	s.reader.ctx = ctx
@@ -175,7 +176,7 @@ func (s *steps[K, T]) Deliver(handler *Registration) bool {
 	if !ok || l.in != s.in {
 		panic("informer: Deliver called with a handler of another informer")
 	}
-	return s.in.joined(l) && l.Deliver()
+	return slices.Contains(s.in.heardBy(), l) && l.Deliver()
 }
 
 // Stop implements [Steps].
