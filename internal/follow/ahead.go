@@ -1,6 +1,14 @@
 package follow
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"github.com/setpoint-go/setpoint/wait"
+)
+
+// errExit is the error of a read ahead that has ended its goroutine.
+var errExit = errors.New("the read has called runtime.Goexit")
 
 // Ahead calls use with the pages that read returns, until use returns false or read says that there are no more. While use has a page,
 // Ahead reads the next one. It returns the error of read, or the cause of ctx if that ends between two pages.
@@ -12,6 +20,7 @@ import "context"
 //  3. There are at most two pages: one that is used, and one that is being read, or is read and waits.
 //  4. An error of read is returned after the pages before it were used.
 //  5. When Ahead returns or panics, read has returned. Its context ends when use returns false, or panics.
+//  6. A panic or a runtime.Goexit of a read ahead is its error, since it is not in the goroutine of the caller.
 func Ahead[P any](ctx context.Context, read func(context.Context) (page P, more bool, err error), use func(P) bool) error {
 	reading, cancel := context.WithCancel(ctx)
 	type result struct {
@@ -32,9 +41,12 @@ func Ahead[P any](ctx context.Context, read func(context.Context) (page P, more 
 		if r.more {
 			next = make(chan result, 1)
 			go func(next chan<- result) { // reads while use has the page before; the defer above ends it and waits for it
-				var r result
-				r.page, r.more, r.err = read(reading)
-				next <- r
+				r := result{err: errExit}
+				defer func() { next <- r }()
+				r.err = wait.Call(reading, func(ctx context.Context) (err error) {
+					r.page, r.more, err = read(ctx)
+					return err
+				})
 			}(next)
 		}
 		if !use(r.page) || !r.more {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -222,6 +223,30 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}
+		})
+	}
+}
+
+// The first page is read in the goroutine of the caller, who may capture a panic there. The second one is not.
+func TestPanicOrExitOfReadAheadIsItsError(t *testing.T) {
+	for want, end := range map[string]func(){
+		"wait: recover from panic: of the reader": func() { panic("of the reader") },
+		"the read has called runtime.Goexit":      runtime.Goexit,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var used []int
+			n := 0
+			err := follow.Ahead(t.Context(), func(context.Context) (int, bool, error) {
+				if n++; n == 2 {
+					end()
+				}
+				return n, true, nil
+			}, func(page int) bool {
+				used = append(used, page)
+				return true
+			})
+			require.EqualError(t, err, want)
+			assert.Equal(t, []int{1}, used)
 		})
 	}
 }
