@@ -179,7 +179,7 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 			return e, number, err
 		}
 	}
-	return leaderelect.Entry{}, 0, context.Cause(ctx)
+	return leaderelect.Entry{}, 0, ctx.Err()
 }
 
 // leastTerm returns a term that is not less than that of the damaged record with the given number. Each record raises the term of the

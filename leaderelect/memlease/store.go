@@ -181,7 +181,7 @@ func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 		err = faults.Before(ctx, c)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = ctx.Err()
 	}
 	if err == nil {
 		err = f()

@@ -158,7 +158,7 @@ func (s *Store) read(ctx context.Context, keys []string) (found []leaderelect.En
 // eval runs a script, unless ctx has ended.
 func (s *Store) eval(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, ctx.Err()
 	}
 	return s.client.Eval(ctx, script, keys, args...)
 }

@@ -18,7 +18,7 @@ const (
 
 // whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because a
 // driver does not notice the end of ctx while SQLite waits. f does one statement, before which its connection holds no lock. On
-// Postgres, whileBusy calls f once.
+// Postgres, whileBusy calls f once. The error does not wrap the cause of ctx, which may be the answer of a store to another call.
 func (s *Store) whileBusy(ctx context.Context, f func() error) error {
 	if s.stmt.postgres {
 		return f()
@@ -28,5 +28,13 @@ func (s *Store) whileBusy(ctx context.Context, f func() error) error {
 		var e interface{ Code() int }
 		return errors.As(err, &e) && e.Code()&0xff == sqliteBusy && e.Code() != sqliteBusySnapshot
 	}
-	return retry.OnError(ctx, backoff, busy, func(context.Context) error { return f() })
+	var last error
+	err := retry.OnError(ctx, backoff, busy, func(context.Context) error {
+		last = f()
+		return last
+	})
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return errors.Join(ctx.Err(), last)
 }

@@ -86,6 +86,17 @@ func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 	}
 }
 
+func TestCauseOfContextIsNoAnswer(t *testing.T) {
+	for _, dialect := range []sqllease.Dialect{sqllease.SQLite, sqllease.Postgres} {
+		_, s := newStore(t, sqllease.Config{Dialect: dialect})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(sql.ErrNoRows) // as an errgroup does after a query without a result
+		_, err := s.Get(ctx, "lease")
+		require.ErrorIs(t, err, context.Canceled)
+		require.NotErrorIs(t, err, leaderelect.ErrNotFound)
+	}
+}
+
 func TestOtherErrorsAreNotRetried(t *testing.T) {
 	for what, c := range map[string]struct {
 		dialect sqllease.Dialect

@@ -48,7 +48,7 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	case errors.Is(err, store.ErrNotFound):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, leaderelect.ErrNotFound)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, err)
+		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, unanswered(ctx, err))
 	}
 	return entryOf(key, o), nil
 }
@@ -62,7 +62,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrExists):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, leaderelect.ErrConflict)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, err)
+		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, unanswered(ctx, err))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -76,7 +76,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	version, err := strconv.ParseUint(e.Version, 10, 64)
 	if err != nil || strconv.FormatUint(version, 10) != e.Version {
 		if ctx.Err() != nil {
-			return fail(context.Cause(ctx))
+			return fail(ctx.Err())
 		}
 		return fail(leaderelect.ErrConflict) // this store never returns such a version
 	}
@@ -89,7 +89,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return fail(leaderelect.ErrConflict)
 	case err != nil:
-		return fail(err)
+		return fail(unanswered(ctx, err))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -170,6 +170,15 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 		}
 	}
 	return nil
+}
+
+// unanswered returns err, with which a call has ended without an answer. If err wraps the cause of ctx, which may be the answer to another
+// call, the result wraps only the Err of ctx.
+func unanswered(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return fmt.Errorf("%w: %v", ctx.Err(), err)
+	}
+	return err
 }
 
 // objectOf returns the object for e.
