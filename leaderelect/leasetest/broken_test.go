@@ -27,8 +27,12 @@ type broken struct {
 	watchLeaks, deleteRestarts, floorRestarts, floorStays, hangs, dropSucceeds, cutTears, restartForgets           bool
 	restartRewinds, guardPass, guardGreater, guardAnyKey, guardShort, guardRefuse, guardVague, guardEager          bool
 	guardFree, guardHolds, leadingAnyKey, leadingNobody, lockHangs, lockDeadline, lockSucceeds                     bool
+	createShort, causes, floorGiven, floorless, listFloorless, listAliases, listDeleted, listLags                  bool
+	watchAliases, watchKeyless, watchFloor, watchPrefix, watchEnded, watchHangs, watchLags                         bool
+	onlyRenewals, guardGone, guardZero                                                                             bool
 
 	mapKey    func(string) string
+	watchKey  func(string) string
 	mapValue  func([]byte) []byte
 	listMatch func(key, prefix string) bool
 	endIs     error
@@ -43,6 +47,8 @@ type broken struct {
 	// mu guards the following.
 	entries map[string]leaderelect.Entry
 	old     leaderelect.Entry // before the last write
+	foreign bool              // the last write came through another handle
+	ghost   leaderelect.Entry // was deleted last
 	writes  int
 	floor   uint64
 	reads   int
@@ -55,6 +61,9 @@ type broken struct {
 // fresh returns an empty store with the mistakes of b.
 func (b *broken) fresh() *broken {
 	c := *b
+	if c.watchKey == nil {
+		c.watchKey = func(k string) string { return k }
+	}
 	c.over, c.mu, c.entries = make(chan struct{}), new(sync.Mutex), make(map[string]leaderelect.Entry)
 	if c.listMatch == nil {
 		c.listMatch = strings.HasPrefix
@@ -69,10 +78,10 @@ func (b *broken) backend() Backend {
 			if b.forgetful {
 				return memlease.New()
 			}
-			return b
+			return another{b}
 		},
 		Delete: b.delete,
-		Idle:   100 * time.Millisecond,
+		Idle:   10 * time.Second,
 		Drop:   func() { b.locked(func() { b.dropped = true }) },
 		Heal:   func() { b.locked(func() { b.dropped = false }) },
 		Lock: func() func() {
@@ -86,6 +95,15 @@ func (b *broken) backend() Backend {
 	}
 }
 
+// another is another handle of a store.
+type another struct{ *broken }
+
+func (a another) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	e, err := a.broken.Update(ctx, e)
+	a.locked(func() { a.foreign = true })
+	return e, err
+}
+
 func (b *broken) locked(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,6 +112,7 @@ func (b *broken) locked(f func()) {
 
 func (b *broken) delete(key string) {
 	b.locked(func() {
+		b.ghost = b.entries[b.key(key)]
 		delete(b.entries, b.key(key))
 		if b.deleteRestarts {
 			b.writes = 0
@@ -143,6 +162,8 @@ func (b *broken) arrive(ctx context.Context) error {
 		return nil
 	case b.endIs != nil:
 		return b.endIs
+	case b.causes:
+		return context.Cause(ctx)
 	default:
 		return ctx.Err()
 	}
@@ -212,6 +233,9 @@ func (b *broken) Get(ctx context.Context, key string) (leaderelect.Entry, error)
 		return leaderelect.Entry{}, leaderelect.ErrNotFound
 	}
 	e.Key = key
+	if b.floorless {
+		e.Floor = 0
+	}
 	return b.copied(e), nil
 }
 
@@ -223,6 +247,9 @@ func (b *broken) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 	if _, ok := b.entries[b.key(e.Key)]; ok && !b.createReplaces {
 		b.mu.Unlock()
 		return leaderelect.Entry{}, b.conflict()
+	}
+	if b.createShort {
+		e.Term = uint64(uint32(e.Term))
 	}
 	e = b.putLocked(e)
 	b.mu.Unlock()
@@ -256,7 +283,7 @@ func (b *broken) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 		}
 		b.mu.Lock()
 	}
-	b.old = have
+	b.old, b.foreign = have, false
 	e = b.putLocked(e)
 	b.mu.Unlock()
 	return b.reply(e)
@@ -270,12 +297,23 @@ func (b *broken) List(ctx context.Context, prefix string) (list []leaderelect.En
 	defer b.mu.Unlock()
 	for _, k := range slices.Sorted(maps.Keys(b.entries)) {
 		e := b.entries[k]
-		if b.listKeys {
+		switch {
+		case b.listKeys:
 			e = leaderelect.Entry{Key: e.Key, Version: e.Version}
+		case b.listFloorless:
+			e.Floor = 0
+		case b.listLags && b.foreign && b.old.Key == k:
+			e = b.old
+		}
+		if !b.listAliases {
+			e = b.copied(e)
 		}
 		if b.listMatch(e.Key, prefix) && (!b.listCut || len(list) < 100) {
-			list = append(list, b.copied(e))
+			list = append(list, e)
 		}
+	}
+	if b.listDeleted && b.ghost.Version != "" {
+		list = append(list, b.ghost)
 	}
 	if b.listUnsorted {
 		slices.Reverse(list)
@@ -285,6 +323,9 @@ func (b *broken) List(ctx context.Context, prefix string) (list []leaderelect.En
 
 func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
+		if b.watchEnded && ctx.Err() != nil {
+			<-b.over
+		}
 		if b.watchLeaks {
 			go func() { <-b.over }()
 		}
@@ -294,11 +335,21 @@ func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.En
 		told, any := "nothing", b.watchLater
 		for told, e := told, (leaderelect.Entry{}); ctx.Err() == nil; sleep(ctx) {
 			b.mu.Lock()
-			now := b.entries[b.key(key)]
+			if b.watchHangs && b.dropped {
+				b.mu.Unlock()
+				<-b.over
+				return
+			}
+			now := b.entries[b.watchKey(b.key(key))]
+			for other, e := range b.entries {
+				if b.watchPrefix && strings.HasPrefix(other, key) && e.Floor > now.Floor {
+					now = e
+				}
+			}
 			switch {
 			case b.watchAll && now.Version == told:
 				now = b.entries["other"]
-			case b.watchStale && told == "nothing" && b.old.Version != "":
+			case (b.watchStale || b.watchLags && b.foreign) && told == "nothing" && b.old.Version != "":
 				now = b.old
 			case b.watchBack && b.writes%4 == 3 && b.old.Version != "" && told != "nothing":
 				now = b.old
@@ -312,13 +363,21 @@ func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.En
 			}
 			if now.Version == "" {
 				now = leaderelect.Entry{Key: key}
-				if b.watchTombstone {
+				switch {
+				case b.watchTombstone:
 					now.Value, now.Term = e.Value, 1
+				case b.watchKeyless && told != "nothing":
+					now.Key = ""
+				case b.watchFloor:
+					now.Floor = b.floor
 				}
 			}
 			e = now
+			if !b.watchAliases {
+				e = b.copied(e)
+			}
 			b.mu.Unlock()
-			if e.Version != told && !yield(b.copied(e), nil) {
+			if e.Version != told && !yield(e, nil) {
 				return
 			}
 			told = e.Version
@@ -333,11 +392,14 @@ func (b *broken) guard(ctx context.Context, key string, term uint64, f func()) e
 	}
 	b.mu.Lock()
 	e, ok := b.entries[b.key(key)]
+	if !ok && b.guardGone {
+		e, ok = b.ghost, b.ghost.Key == key
+	}
 	have := e.Term
 	if b.guardShort {
 		have, term = uint64(uint32(have)), uint64(uint32(term))
 	}
-	pass := ok && have == term || b.guardPass || ok && b.guardGreater && term > have
+	pass := ok && have == term || b.guardPass || b.guardZero && have == term || ok && b.guardGreater && term > have
 	for _, other := range b.entries {
 		pass = pass || b.guardAnyKey && other.Term == term
 	}
@@ -372,6 +434,9 @@ func (b *broken) leading(ctx context.Context, f func()) error {
 func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	old := e.Version
 	b.writes++
+	if b.floorGiven {
+		b.floor = max(b.floor, e.Floor)
+	}
 	if !b.floorStays || b.floor == 0 {
 		b.floor++
 	}
@@ -397,7 +462,7 @@ func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {
 		kept.Term = uint64(uint32(kept.Term))
 	}
 	b.entries[b.key(e.Key)] = kept
-	if b.expires > 0 {
+	if b.expires > 0 && (old != "" || !b.onlyRenewals) {
 		time.AfterFunc(b.expires, func() { b.delete(e.Key) })
 	}
 	if b.returnsOld && old != "" {

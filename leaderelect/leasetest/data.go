@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -55,10 +56,11 @@ var dataCases = []testCase{
 	{"a term is stored unchanged", func(t testing.TB, b Backend) {
 		s := b.Store
 		have := create(t, s, leaderelect.Entry{Key: key, Value: []byte("a")})
-		for _, term := range []uint64{1, 2, 2, 1, math.MaxInt32 + 1, math.MaxInt64} {
+		for i, term := range []uint64{1, 2, 2, 1, math.MaxInt32 + 1, math.MaxInt64} {
 			have.Term = term
 			have = update(t, s, have, "a")
 			holds(t, s, have)
+			holds(t, s, create(t, s, leaderelect.Entry{Key: strconv.Itoa(i), Term: term}))
 		}
 	}},
 
@@ -100,5 +102,18 @@ var dataCases = []testCase{
 		}
 		scribble(got.Value)
 		holds(t, s, want)
+
+		if l, ok := s.(lister); ok {
+			list, err := l.List(context.Background(), "")
+			if err != nil || len(list) != 1 {
+				t.Fatalf("List of a record returns %d, error %v", len(list), err)
+			}
+			scribble(list[0].Value)
+			holds(t, s, want)
+		}
+		if w, ok := s.(leaderelect.Watcher); ok {
+			scribble(first(t, w, key).Value)
+			holds(t, s, want)
+		}
 	}},
 }

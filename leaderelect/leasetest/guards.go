@@ -28,8 +28,16 @@ var guardCases = []testCase{
 			have = update(t, b.Store, have, "renewed")
 			guard.accepts(t, term)
 		}
-		if err := guard.Do(context.Background(), "nobody's", 1, func() { t.Errorf("a guarded write requires no record") }); !errors.Is(err, guard.Refused) {
-			t.Fatalf("a guarded write without a record returns error %v", err)
+		for _, term := range []uint64{0, 1} {
+			err := guard.Do(context.Background(), "nobody's", term, func() { t.Errorf("a guarded write requires no record") })
+			if !errors.Is(err, guard.Refused) {
+				t.Fatalf("a guarded write of term %d without a record returns error %v", term, err)
+			}
+		}
+		if b.Delete != nil {
+			b.Delete(key)
+			guard.refuses(t, have.Term)
+			guard.refuses(t, 0)
 		}
 	}},
 

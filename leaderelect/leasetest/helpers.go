@@ -64,10 +64,29 @@ func holds(t testing.TB, s leaderelect.LeaseStore, want leaderelect.Entry) {
 	if err != nil {
 		t.Fatalf("Get: %v", err)
 	}
-	stored(t, "Get", got, want)
-	if got.Version != want.Version {
-		t.Fatalf("Get returns version %q, want %q", got.Version, want.Version)
+	is(t, "Get", got, want)
+}
+
+// is requires that got is want, with its version. The floor may have grown.
+func is(t testing.TB, call string, got, want leaderelect.Entry) {
+	t.Helper()
+	stored(t, call, got, want)
+	if got.Version != want.Version || got.Floor < want.Floor {
+		t.Fatalf("%s returns version %q and floor %d, want %q and %d", call, got.Version, got.Floor, want.Version, want.Floor)
 	}
+}
+
+// reaches waits until Get returns want, which was written through another handle.
+func reaches(t testing.TB, s leaderelect.LeaseStore, want leaderelect.Entry) {
+	t.Helper()
+	errLate := errors.New("it returns an earlier record")
+	eventually(t, "Get of a write through another handle", func(ctx context.Context) error {
+		got, err := s.Get(ctx, want.Key)
+		if err == nil && got.Version != want.Version {
+			err = errLate
+		}
+		return err
+	})
 }
 
 // absent requires that there is no record.

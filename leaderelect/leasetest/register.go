@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -23,11 +24,24 @@ var registerCases = []testCase{
 		holds(t, s, create(t, s, entry("a")))
 	}},
 
-	{"the version given to Create does not matter", func(t testing.TB, b Backend) {
-		s := b.Store
+	{"the version given to Create and the floor given to a write do not matter", func(t testing.TB, b Backend) {
+		const given = math.MaxInt64
 		e := entry("a")
-		e.Version = "7"
-		holds(t, s, create(t, s, e))
+		e.Version, e.Floor = "7", given
+		created, err := b.Store.Create(context.Background(), e)
+		if err != nil {
+			t.Fatalf("Create with a version and a floor: %v", err)
+		}
+		e = created
+		e.Floor = given
+		updated, err := b.Store.Update(context.Background(), e)
+		if err != nil {
+			t.Fatalf("Update with a floor: %v", err)
+		}
+		if created.Floor >= given || updated.Floor >= given {
+			t.Fatalf("writes with floor %d return the floors %d and %d", uint64(given), created.Floor, updated.Floor)
+		}
+		holds(t, b.Store, updated)
 	}},
 
 	{"Create does not replace a record", func(t testing.TB, b Backend) {

@@ -14,17 +14,23 @@ import (
 var watchCases = []testCase{
 	{"a watch begins with the record as it is", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
-		if e := first(t, w, key); e.Version != "" {
-			t.Fatalf("a watch of a missing record begins with %+v", e)
-		}
+		missing(t, first(t, w, key), key)
 		have := create(t, b.Store, entry("a"))
-		e := first(t, w, key)
-		stored(t, "Watch", e, have)
-		if e.Version != have.Version {
-			t.Fatalf("a watch begins with version %q, want %q", e.Version, have.Version)
+		is(t, "Watch", first(t, w, key), have)
+		missing(t, first(t, w, "other"), "other")
+	}},
+
+	{"a watch of any key follows the record of that key", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		have := make(map[string]leaderelect.Entry)
+		for _, k := range oddKeys {
+			have[k] = create(t, b.Store, leaderelect.Entry{Key: k, Value: []byte("of " + k), Term: 1})
 		}
-		if e := first(t, w, "other"); e.Version != "" || e.Key != "other" {
-			t.Fatalf("a watch of a missing record begins with %+v", e)
+		for _, k := range oddKeys {
+			events := watch(t, w, k)
+			is(t, "Watch", events.next(t), have[k])
+			events.holds(t, update(t, b.Store, have[k], "again"))
+			events.stop(t)
 		}
 	}},
 
@@ -85,15 +91,25 @@ var watchCases = []testCase{
 		events.stop(t)
 	}},
 
-	{"a watch does not lag behind acknowledged writes", func(t testing.TB, b Backend) {
+	{"a watch does not lag behind acknowledged writes, or reads", func(t testing.TB, b Backend) {
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("0"))
+		handles := []leaderelect.LeaseStore{b.Store, b.reopen()}
 		for i := range 50 {
-			have = update(t, b.Store, have, strconv.Itoa(i+1))
+			have = update(t, handles[i%2], have, strconv.Itoa(i+1))
+			reaches(t, b.Store, have)
 			if e := first(t, w, key); e.Version != have.Version {
-				t.Fatalf("a watch begins with version %q, value %q; version %q was acknowledged", e.Version, e.Value, have.Version)
+				t.Fatalf("a watch begins with version %q, value %q; version %q was acknowledged or read", e.Version, e.Value, have.Version)
 			}
 		}
+	}},
+
+	{"a watch with an ended context ends", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		create(t, b.Store, entry("a"))
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		watchUnder(ctx, t, w, key).stop(t)
 	}},
 
 	{"an ended watch leaves nothing behind", func(t testing.TB, b Backend) {
@@ -142,6 +158,7 @@ func first(t testing.TB, w leaderelect.Watcher, key string) leaderelect.Entry {
 
 // watched is a watch that runs.
 type watched struct {
+	key     string
 	cancel  context.CancelFunc
 	entries chan leaderelect.Entry
 	done    chan error
@@ -150,9 +167,14 @@ type watched struct {
 // watch begins a watch of a key.
 func watch(t testing.TB, w leaderelect.Watcher, key string) *watched {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	return watchUnder(context.Background(), t, w, key)
+}
+
+func watchUnder(ctx context.Context, t testing.TB, w leaderelect.Watcher, key string) *watched {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
-	events := &watched{cancel: cancel, entries: make(chan leaderelect.Entry), done: make(chan error, 1)}
+	events := &watched{key: key, cancel: cancel, entries: make(chan leaderelect.Entry), done: make(chan error, 1)}
 	// The consumer of the watch. It ends with it, and stop waits for it.
 	go func() {
 		for e, err := range w.Watch(ctx, key) {
@@ -193,7 +215,7 @@ func (w *watched) holds(t testing.TB, want leaderelect.Entry) {
 	for e.Version != want.Version {
 		e = w.next(t)
 	}
-	stored(t, "Watch", e, want)
+	is(t, "Watch", e, want)
 }
 
 // absent requires that the watch reports a missing record as its last state.
@@ -203,8 +225,14 @@ func (w *watched) absent(t testing.TB) {
 	for e.Version != "" {
 		e = w.next(t)
 	}
-	if e.Value != nil || e.Term != 0 {
-		t.Fatalf("the watch reports a missing record as %+v", e)
+	missing(t, e, w.key)
+}
+
+// missing requires that a watch has reported the missing record of key as an Entry that has only the key.
+func missing(t testing.TB, e leaderelect.Entry, key string) {
+	t.Helper()
+	if e.Key != key || e.Value != nil || e.Term != 0 || e.Version != "" || e.Floor != 0 {
+		t.Fatalf("a watch of %q reports a missing record as %+v", key, e)
 	}
 }
 
