@@ -82,7 +82,7 @@ func (h *Handler) key(r *http.Request) (page, error) {
 		k.Running, k.QueuePaused = stats.Running, stats.Paused
 		if v.State == stateInFlight {
 			k.Age = max(0, time.Since(v.Since).Seconds())
-			k.Stack = h.pages.stacks.of(k.Queue, k.Name, in.Stack)
+			k.Stack = h.pages.stacks.of(flight{k.Queue, k.Name, v.Since}, in.Stack)
 		}
 	}
 	k.Events = h.eventsOf(ps, func(e events.Event) bool {
@@ -110,11 +110,17 @@ func (k *keyPage) link() string {
 	return keyLink(k.Queue, k.Name)
 }
 
-// stacks caches the last stack of each key that has been viewed.
+// stacks caches the last stack of each reconcile that has been viewed.
 type stacks struct {
 	mu sync.Mutex
-	// mu guards the following.
-	last map[[2]string]stackAt
+	// mu guards the following. It is held while a stack is taken, so that two viewers take one.
+	last map[flight]stackAt
+}
+
+// flight is one reconcile of a key.
+type flight struct {
+	queue, key string
+	since      time.Time
 }
 
 type stackAt struct {
@@ -122,25 +128,23 @@ type stackAt struct {
 	at   time.Time
 }
 
-// of returns the stack of a key. If the last one is too old, it calls read.
-func (s *stacks) of(queue, key string, read func(string) []byte) string {
-	id, now := [2]string{queue, key}, time.Now()
+// of returns the stack of a reconcile. If the last one is too old, it calls read.
+func (s *stacks) of(id flight, read func(string) []byte) string {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
 	old, ok := s.last[id]
-	s.mu.Unlock()
 	if ok && now.Sub(old.at) < stackPeriod {
 		return old.text
 	}
-	text := string(read(key))
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	text := string(read(id.key))
 	for other, one := range s.last {
 		if now.Sub(one.at) >= stackPeriod {
 			delete(s.last, other)
 		}
 	}
 	if s.last == nil {
-		s.last = make(map[[2]string]stackAt)
+		s.last = make(map[flight]stackAt)
 	}
 	s.last[id] = stackAt{text, now}
 	return text

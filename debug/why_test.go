@@ -336,3 +336,32 @@ func TestWhyNamesChildrenInTrouble(t *testing.T) {
 		assert.Contains(t, read(t, h, "key?queue=sites&key=berlin"), `<span class="pill s-parked">parked</span>`)
 	})
 }
+
+func TestStackIsThatOfCurrentReconcileAndAtMostFiveSecondsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		c, m, h := plain(t, manager.Config{}, func(context.Context, string) (controller.Result, error) {
+			<-gate
+			gate <- struct{}{}
+			return controller.Result{}, nil
+		}, controller.Config[string]{})
+		running(t, m)
+		stack := func() string {
+			synctest.Wait()
+			return at(readJSON(t, h, "key?queue=sites&key=a"), "stack")
+		}
+		c.Add("a")
+		assert.Contains(t, stack(), "chan receive")
+		gate <- struct{}{}
+		time.Sleep(5*time.Second - 1)
+		assert.Contains(t, stack(), "chan receive")
+		time.Sleep(1)
+		assert.Contains(t, stack(), "chan send")
+		c.Add("a")
+		<-gate
+		assert.Contains(t, stack(), "chan receive", "of the next reconcile")
+		gate <- struct{}{}
+		<-gate
+		assert.Empty(t, stack())
+	})
+}
