@@ -34,8 +34,8 @@ type Config struct {
 	Actions bool
 
 	// Redact returns the value that the page shows instead of an object of a cache: for example, a copy without its secrets. The object is
-	// shared with the cache, so Redact must not change it. If it returns nil or panics, the page shows no content. If Redact is nil, the
-	// page shows objects as encoding/json encodes them.
+	// shared with the cache, so Redact must not change it. If it returns nil or panics, the page shows no content, labels, or finalizers. If
+	// Redact is nil, the page shows objects as encoding/json encodes them.
 	Redact func(object any) any
 
 	// Gates are the feature gates that the page lists: a *featuregate.Gates. Optional.

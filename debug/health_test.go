@@ -100,8 +100,15 @@ func TestRedactFiltersObjects(t *testing.T) {
 		{"a copy", func(o any) any {
 			s := o.(store.Object[map[string]string])
 			s.Value = map[string]string{"password": "hidden"}
+			s.Labels, s.Finalizers = map[string]string{"tier": "front"}, nil
 			return s
 		}, "hidden"},
+		{"a copy with its labels", func(o any) any {
+			s := o.(store.Object[map[string]string])
+			s.Value = nil
+			s.Labels, s.Finalizers = map[string]string{"tier": "front"}, []string{"dns"}
+			return s
+		}, "front"},
 		{"all", func(any) any { return nil }, "Config.Redact hides this object."},
 		{"a panic", func(any) any { panic("no") }, "The object cannot be shown"},
 		{"invalid JSON", func(any) any { return func() {} }, "The object cannot be shown"},
@@ -114,7 +121,9 @@ func TestRedactFiltersObjects(t *testing.T) {
 }
 
 func redacted(t *testing.T, redact func(any) any, want string) {
-	m, _ := mirrored(t, store.Object[map[string]string]{Key: "a", Value: map[string]string{"password": "hunter2"}})
+	m, _ := mirrored(t, store.Object[map[string]string]{
+		Key: "a", Value: map[string]string{"password": "hunter2"}, Labels: map[string]string{"pin": "hunter2"}, Finalizers: []string{"hunter2"},
+	})
 	log, err := events.NewRecorder(events.Config{})
 	require.NoError(t, err)
 	h, err := debug.New(m, debug.Config{Redact: redact, Logger: quiet})

@@ -87,31 +87,33 @@ func (s source) get(text string) (obj any, ok bool) {
 }
 
 // objectView returns the view of an object.
-func (h *Handler) objectView(s source, obj any) objectView {
-	v := objectView{Source: s.name}
+func (h *Handler) objectView(s source, obj any) (v objectView) {
+	v.Source = s.name
 	if o, ok := storedOf(reflect.ValueOf(obj)); ok {
 		v.Kind, v.Key, v.UID, v.Version, v.Generation = o.Kind, o.Key, o.UID, uint64(o.Version), o.Generation
-		v.Labels, v.Finalizers, v.Created, v.Deleting = o.Labels, o.Finalizers, o.Created, o.Deleting
+		v.Created, v.Deleting = o.Created, o.Deleting
 	}
-	v.Value, v.Note = h.encode(obj)
-	return v
-}
-
-// encode returns the content of an object for the page, or the reason why there is none.
-func (h *Handler) encode(obj any) (value json.RawMessage, note string) {
 	defer func() {
 		if p := recover(); p != nil {
-			value, note = nil, fmt.Sprintf("The object cannot be shown: panic: %v", p)
+			v.Note = fmt.Sprintf("The object cannot be shown: panic: %v", p)
 		}
 	}()
 	if h.cfg.Redact != nil {
 		if obj = h.cfg.Redact(obj); obj == nil {
-			return nil, "Config.Redact hides this object."
+			v.Note = "Config.Redact hides this object."
+			return v
 		}
 	}
-	if v := reflect.ValueOf(obj); isStored(v) {
-		obj = v.FieldByName("Value").Interface()
+	if o, ok := storedOf(reflect.ValueOf(obj)); ok {
+		v.Labels, v.Finalizers = o.Labels, o.Finalizers
+		obj = reflect.ValueOf(obj).FieldByName("Value").Interface()
 	}
+	v.Value, v.Note = encode(obj)
+	return v
+}
+
+// encode returns an object as JSON, or the reason why it cannot be shown.
+func encode(obj any) (value json.RawMessage, note string) {
 	var b bytes.Buffer
 	to := json.NewEncoder(&b)
 	to.SetEscapeHTML(false)
