@@ -50,6 +50,8 @@ func (h *Handler) key(r *http.Request) (page, error) {
 		sources = sourcesOf(c)
 	} else if in, ok := find[anInformer](ps, k.Source); ok {
 		sources = []source{{k.Source, in}}
+	} else {
+		return page{}, notFound("There is no informer %q.", k.Source)
 	}
 	if id := form.Get("id"); id != "" {
 		name, ok := lookUp(c, sources, id)

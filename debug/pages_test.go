@@ -69,7 +69,7 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 
 func TestUnknownPathsAreNotFound(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
-		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?queue=sites&id=2000-abc", "assets/page.css"} {
+		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?source=nobody&key=a", "key", "key?queue=sites&id=2000-abc", "assets/page.css"} {
 			assert.Equal(t, http.StatusNotFound, ask(s.Page, http.MethodGet, target, nil).StatusCode, target)
 		}
 		for _, target := range []string{"page.css", "page.js", "icon.svg"} {
