@@ -70,6 +70,7 @@ func (c *Controller[K]) leave() {
 
 // run is Run without its guard.
 func (c *Controller[K]) run(ctx context.Context) error {
+	defer c.follow()() // until the last write of the drain
 	syncers, stopInputs, err := c.startInputs(ctx)
 	if err == nil {
 		err = input.WaitForSync(ctx, syncers, c.cfg.SyncTimeout, after(errSyncTimeout, c.cfg.SyncTimeout))
@@ -103,21 +104,21 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	return nil
 }
 
+// follow follows the caches that mirror stores, until stop is called.
+func (c *Controller[K]) follow() (stop func()) {
+	if c.cfg.StaleReads {
+		return func() {}
+	}
+	return c.mirrors.Follow()
+}
+
 // startInputs starts the inputs, and returns what to wait for. stop ends them; the caller must call it even after an error.
 func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syncer, stop func(), err error) {
-	unfollow := func() {}
-	if !c.cfg.StaleReads {
-		unfollow = c.mirrors.Follow()
-	}
 	var beside func(context.Context, []informer.Syncer)
 	if c.resyncs != nil {
 		beside = c.resync
 	}
-	syncers, stopFeeds, err := c.inputs.Start(ctx, beside)
-	return syncers, func() {
-		stopFeeds()
-		unfollow()
-	}, err
+	return c.inputs.Start(ctx, beside)
 }
 
 // resync adds each key again in its turn, until ctx ends: those that the inputs know, and those that are parked.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/retry"
@@ -184,5 +185,27 @@ func TestStaleReadsReportNoCacheLag(t *testing.T) {
 		w.write(t, objects, 4)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.c.Stats().CacheLag)
+	})
+}
+
+// While a Run drains, a reconcile makes a write that the cache does not show before the Run ends.
+func TestCacheLagOfDrainEndsWithRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := must(informer.New(informer.ListWatcher[object](kinded{newSource(object{Key: "a"}), objects}), keyOf, informer.Config{Name: "things"}))
+		looptest.Start(t, inf.Run)
+		release := make(chan struct{})
+		c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
+			<-release
+			written.Tell(ctx, objects.Kind, objects.DB, 9)
+			return controller.Result{}, nil
+		}, controller.For(inf))
+		r := looptest.Start(t, c.Run)
+		synctest.Wait()
+		r.Cancel()
+		synctest.Wait()
+		close(release)
+		require.NoError(t, r.Stop())
+		time.Sleep(time.Hour)
+		assert.Empty(t, c.Stats().CacheLag, "nobody follows the cache anymore")
 	})
 }

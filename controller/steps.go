@@ -30,15 +30,18 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 	if !c.enterConnect() {
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, ErrRunning)
 	}
+	unfollow := c.follow()
 	_, stopInputs, err := c.startInputs(ctx)
 	if err != nil {
 		stopInputs()
+		unfollow()
 		c.leaveConnect()
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)
 	}
 	unsubscribe := c.agenda.Start()
 	return sync.OnceFunc(func() {
 		stopInputs()
+		unfollow()
 		unsubscribe()
 		c.leaveConnect()
 	}), nil
