@@ -516,3 +516,47 @@ func TestLastErrorStaysWhileWatchesCannotRead(t *testing.T) {
 		}
 	})
 }
+
+func TestWatchGoesOnAfterErrorThatSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs sitetest.Errors
+		works := make(chan struct{})
+		src := &spy{ListWatcher: scripted{list: empty, watch: func(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[site], error] {
+			return func(yield func(informer.Event[site], error) bool) {
+				if !yield(informer.Event[site]{}, fmt.Errorf("poll: %w", goesOn{errOutage})) {
+					return
+				}
+				<-works
+				_ = yield(informer.Event[site]{Type: informer.Added, Object: site{Name: "a"}, Version: 2}, nil) && wait.Sleep(ctx, time.Hour) == nil
+			}
+		}}}
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
+		sitetest.Start(t, in)
+		time.Sleep(time.Minute)
+		got := errs.Take()
+		require.Len(t, got, 1)
+		require.EqualError(t, got[0], "informer: watch sites: poll: no route to host")
+		require.ErrorIs(t, in.Stats().LastError, errOutage)
+		require.False(t, in.Stats().Watching, "it cannot read")
+		close(works)
+		require.Equal(t, 1, src.got().watches)
+		assert.Equal(t, informer.Version(2), in.Version())
+		assert.True(t, in.Stats().Watching)
+		require.NoError(t, in.Stats().LastError)
+	})
+}
+
+func TestReadReturnsAfterErrorOfWatchThatGoesOn(t *testing.T) {
+	src := &spy{ListWatcher: scripted{list: empty, watch: func(context.Context, informer.Version) iter.Seq2[informer.Event[site], error] {
+		return func(yield func(informer.Event[site], error) bool) {
+			_ = yield(informer.Event[site]{}, goesOn{errOutage}) && yield(informer.Event[site]{Type: informer.Bookmark, Version: 2}, nil)
+		}
+	}}}
+	in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}}))
+	steps := must(in.Steps(t.Context()))
+	defer steps.Stop()
+	require.True(t, steps.Read(t.Context()), "the list")
+	require.False(t, steps.Read(t.Context()), "the error")
+	require.True(t, steps.Read(t.Context()), "the bookmark")
+	assert.Equal(t, 1, src.calls.get().watches)
+}
