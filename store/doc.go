@@ -32,8 +32,8 @@
 //  8. Object.Generation increases when the Value changes or a deletion begins, but not with a status. Update cannot change a status,
 //     and UpdateStatus changes nothing else.
 //  9. A write with a [RequestID] is applied at most once while the id is remembered.
-//  10. A record that does not decode affects no other object. A list has it among the Unread. A watch skips it, so an informer keeps the
-//     previous state. Config.OnUndecodable, the log, and Stats report it.
+//  10. A record that does not decode affects no other object. A list has it among the Unread. A watch skips it while it is selected, so
+//     an informer keeps the previous state. Config.OnUndecodable, the log, and Stats report it.
 //  11. A write that returns an error of this package has changed nothing. After any other error, such as a lost connection, the write
 //     may have been applied.
 //

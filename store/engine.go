@@ -165,11 +165,12 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 	if t.key == "" {
 		return e
 	}
-	if t.err != nil && !t.hidden.deleted {
+	bad := t.err != nil && !t.hidden.deleted
+	if bad {
 		s.report(opWatch, unread{t.key, t.object.Version, t.err})
-		return e // a bookmark, so a cache keeps the previous state
+	} else {
+		s.bad.remove(t.key, t.object.Version)
 	}
-	s.bad.remove(t.key, t.object.Version)
 	in := sel.Matches(t.key, t.object.Labels)
 	was := in
 	if t.hidden.before != nil {
@@ -179,10 +180,10 @@ func (s *engine[T]) event(t *told[T], sel *Selector) informer.Event[Object[T]] {
 		was = true // the watch may have left out the previous state
 	}
 	switch {
-	case t.hidden.deleted && (in || was):
-		e.Type = informer.Deleted
+	case bad && in, t.hidden.deleted && !in && !was:
+		return e // a bookmark, so a cache keeps the previous state
 	case t.hidden.deleted:
-		return e
+		e.Type = informer.Deleted
 	case in && (t.hidden.created || !was):
 		e.Type = informer.Added
 	case in:

@@ -215,3 +215,34 @@ func TestCacheKeepsLastStateOfUndecodableRecord(t *testing.T) {
 }
 
 var errCodec = errors.New("codec")
+
+// Another program moves an object out of a selection, with a value that this one cannot decode. So the selection has no such object, whatever
+// the later states are.
+func TestUndecodableRecordLeavesSelection(t *testing.T) {
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler)})
+		web := label(t, apps, create(t, apps, "web").Key, "front")
+		_, err := db.Transact(t.Context(), "app", "web", nil, func(have backend.Record) (*backend.Record, error) {
+			have.Before, have.Labels, have.Value = have.Labels, map[string]string{"tier": "back"}, []byte(`"not an app"`)
+			return &have, nil
+		})
+		require.NoError(t, err)
+		l, err := apps.Select(t.Context(), front)
+		require.NoError(t, err)
+		require.Empty(t, l.Items)
+		require.Empty(t, l.Unread)
+		last := create(t, apps, "last")
+		var got []string
+		for ev, err := range apps.WatchSelected(t.Context(), front, web.Version) {
+			require.NoError(t, err)
+			if ev.Type != informer.Bookmark {
+				got = append(got, ev.Type.String()+" "+ev.Object.Key)
+			}
+			if ev.Version == last.Version {
+				break
+			}
+		}
+		assert.Equal(t, []string{"Deleted web"}, got)
+		assert.Len(t, apps.Stats().Undecodable, 1)
+	})
+}
