@@ -34,11 +34,8 @@ func (b *Backend) FewQuery() string { return b.statements.few }
 // PageQueries are the queries by which a watch reads a page. The second one has a transaction and an id as parameters.
 func (t *Table[T]) PageQueries() (prepare, page string) { return t.queries.prepare, t.queries.page }
 
-// Locks returns the arguments of the advisory locks of announcements.
-func (c TableConfig) Locks() []string {
-	announcing, writing := c.locks()
-	return []string{announcing, writing}
-}
+// Lock returns the arguments of the advisory lock of announcements.
+func (c TableConfig) Lock() string { return c.lock() }
 
 // Few reads the next changes of a kind after a version, if they are few.
 func (b *Backend) Few(ctx context.Context, kind string, after informer.Version) ([]backend.Change, informer.Version, bool, error) {

@@ -27,8 +27,8 @@ import (
 // that stays open, in any database of the server, delays the reports of all watches until it ends. [Table.Delay] names it.
 //
 // Of the transactions that write the table at the same time, one notifies the watches when it commits, because commits with notifications
-// wait for each other. If another transaction commits later than the notifying one, it is reported after at most the same delay plus 5 ms.
-// If the notifying transaction rolls back or is still open, the limit is [TableConfig.Poll].
+// wait for each other. If another transaction commits later than the notifying one, or if an older one ends later, changes are reported after
+// at most the same delay plus 5 ms. If the notifying transaction rolls back or is still open, the limit is [TableConfig.Poll].
 //
 // Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns the version of your own
 // transaction.
@@ -54,6 +54,7 @@ type Table[T any] struct {
 // tableQueries are the queries of a table.
 type tableQueries struct {
 	moment, list, undo, page, past, trim string
+	few                                  string // empty if the key is not indexed, because the server may need prepareSQL then
 	epoch, versionOf, prepare            string
 }
 
@@ -85,16 +86,27 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 		columnsOfR = "r." + writer + ", " + columnsOfR
 		columnsOfX = "x." + next + ", x." + nextBefore + ", x." + superseded + ", " + columnsOfX
 	}
-	_, writing := cfg.locks()
+	epoch := pgx.Identifier{cfg.Schema, "epoch"}.Sanitize()
 	with := strings.NewReplacer(
 		"{on t}", on("t", value), "{on r}", on("r", value), "{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
 		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", on("t", ofRecord), "{writer}", writer, "{next}", next,
 		"{next before}", nextBefore, "{superseded}", superseded, "{writer and columns of r}", columnsOfR, "{flags and columns of x}", columnsOfX,
 		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
-		"{epoch}", pgx.Identifier{cfg.Schema, "epoch"}.Sanitize(), "{writing}", writing, "{batch}", strconv.Itoa(tableBatch),
+		"{epoch}", epoch, "{setting}", "'setpoint.epoch_' || "+quote(epoch)+"::regclass::oid::text",
 	).Replace
-	return tableQueries{
-		moment:    with("SELECT " + momentSQL),
+	pageOf := func(d depth) string {
+		ofX, from := "", ""
+		if d == past {
+			ofX, from = ", {flags and columns of x}", pastSQL
+		}
+		base := baseSQL
+		if d == few {
+			base = knownBaseSQL
+		}
+		return with(strings.NewReplacer("{base}", base, "{row}", row, "{past}", ofX, "{size}", strconv.Itoa(d.size())).Replace(pageSQL) + from)
+	}
+	q := tableQueries{
+		moment:    with(strings.Replace("SELECT "+momentColumns+" FROM "+momentSQL, "{base}", baseSQL, 1)),
 		prepare:   with(prepareSQL),
 		epoch:     with(`SELECT {epoch}()`),
 		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
@@ -105,14 +117,18 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
 			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
-		page: with(strings.NewReplacer("{row}", row, "{past}", "").Replace(pageSQL)),
-		past: with(strings.NewReplacer("{row}", row, "{past}", ", {flags and columns of x}").Replace(pageSQL) + pastSQL),
+		page: pageOf(page),
+		past: pageOf(past),
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
 				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
 			UPDATE {trimmed} t SET xid = greatest(t.xid, (SELECT max(xid) FROM old))
 			WHERE t.source = {source} AND EXISTS (SELECT FROM old)`),
 	}
+	if key.indexed {
+		q.few = pageOf(few)
+	}
+	return q
 }
 
 // NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the Columns of cfg, or all columns
@@ -151,7 +167,8 @@ func NewTable[T any](
 // moment is the state of transactions in a snapshot.
 type moment struct {
 	base    int64  // of the versions, see logSQL
-	horizon uint64 // the first transaction that was open
+	horizon uint64 // the first transaction that was open, or the next one if none was
+	open    bool   // a transaction was open
 	trimmed uint64 // the last one whose changes may be trimmed
 }
 
@@ -200,7 +217,10 @@ func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) err
 	}
 	defer endRead(ctx, tx, t.patience) // after the one below, it does nothing
 	var r momentRow
-	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&r.horizon, &r.trimmed, &r.base); err != nil {
+	switch err := tx.QueryRow(ctx, t.queries.moment).Scan(r.columns()...); {
+	case errors.Is(err, pgx.ErrNoRows):
+		return errNotInstalled
+	case err != nil:
 		return err
 	}
 	m, err := r.moment()
@@ -300,10 +320,10 @@ const trimPeriod = time.Minute
 type reading[T any] struct {
 	table *Table[T]
 	begin *moment // of the first page, or of the last read before it; nil before the first read
+	depth depth   // of the next read
 
 	// The following are those of the last page, if there may be more.
 	last *place             // of the entries that were read
-	past bool               // whether the next page is likely to have an entry that is not the last of its row
 	held *informer.Event[T] // the last event of a transaction has another version than the others, so one event is held back
 }
 
@@ -316,7 +336,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 		}
 		r.begin = &m
 	}
-	b, err := r.table.read(ctx, start{at, r.last, *r.begin}, r.past)
+	b, err := r.table.read(ctx, start{at, r.last, *r.begin}, r.depth)
 	if err != nil {
 		return p, err
 	}
@@ -327,7 +347,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 	if r.held != nil {
 		p.Events = slices.Insert(p.Events, 0, *r.held)
 	}
-	r.last, r.past, r.held = b.last, b.past, nil
+	r.last, r.depth, r.held = b.last, b.next, nil
 	for i := 1; i < len(p.Events); i++ {
 		if before := &p.Events[i-1]; before.Version < p.Events[i].Version { // it was the last one of its transaction
 			before.Version++
@@ -346,7 +366,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 		p.Events[end].Version = b.moment.last()
 	}
 	p.UpTo = b.moment.last()
-	if b.unsettled {
+	if b.moment.open {
 		p.Then = follow.Settle
 	}
 	return p, nil

@@ -16,19 +16,33 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// momentSQL lists the columns that are the state of transactions in a snapshot. Each is a subquery, so the server computes it once, and not
-// for each entry of a page. A session asks for the identifier of the server once, and keeps it in the setting setpoint.system, because
-// pg_control_system reads a file.
-const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot())), (SELECT xid FROM {trimmed} WHERE source = {source}),
-	(SELECT base FROM {epoch} WHERE system = coalesce(nullif(current_setting('setpoint.system', true), '')::bigint,
-		(SELECT set_config('setpoint.system', system_identifier::text, false)::bigint FROM pg_control_system())))`
+// momentSQL is a row with the state of transactions in a snapshot: the first transaction that was open, or the next one if none was, and the
+// last one whose changes may be trimmed.
+const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon, xid AS trimmed FROM {trimmed} WHERE source = {source} OFFSET 0) m`
 
-// momentRow has the columns of momentSQL.
+// momentColumns has the columns of momentSQL, whether any transaction was open, and the base of the epoch. {base} is baseSQL or knownBaseSQL.
+const momentColumns = `m.horizon, m.trimmed, age(m.horizon::xid) <> 0, {base}`
+
+// knownBaseSQL is the base of the epoch, or null if the session does not know it yet. A session reads it once by baseSQL, and keeps it in a
+// setting whose name has the object id of the table epoch. An epoch ends when the server crashes or is promoted. A crash ends all sessions.
+// Before it is promoted, a session cannot read the base, because epoch is an unlogged table.
+const knownBaseSQL = `nullif(current_setting({setting}, true), '')::bigint`
+
+const baseSQL = `(SELECT coalesce(` + knownBaseSQL + `, (SELECT set_config({setting}, base::text, false)::bigint
+	FROM {epoch} WHERE system = (SELECT system_identifier FROM pg_control_system()))))`
+
+// momentRow has the momentColumns.
 type momentRow struct {
-	horizon uint64
-	trimmed pgtype.Uint64 // null if InstallTable was not called
-	base    *int64
+	horizon, trimmed uint64
+	open             bool
+	base             *int64
 }
+
+// columns returns where to scan the momentColumns.
+func (r *momentRow) columns() []any { return []any{&r.horizon, &r.trimmed, &r.open, &r.base} }
+
+// errNotInstalled means that momentSQL has no row.
+var errNotInstalled = errors.New("the log does not know the table: call postgres.InstallTable")
 
 // errNoEpoch means that the server may have lost transactions, so the function epoch has to be called.
 var errNoEpoch = errors.New("the log has no epoch")
@@ -37,18 +51,32 @@ func (r momentRow) moment() (moment, error) {
 	if r.base == nil {
 		return moment{}, errNoEpoch
 	}
-	return moment{base: *r.base, horizon: r.horizon, trimmed: r.trimmed.Uint64}, nil
+	return moment{base: *r.base, horizon: r.horizon, open: r.open, trimmed: r.trimmed}, nil
 }
 
-// prepareSQL runs before pageSQL, in the same transaction. It reports whether an open transaction has written the table. A transaction that
-// has ended by now is in the snapshot of pageSQL. One that writes later announces itself, or finds another one that announces and notifies
-// after the read has begun.
-// prepareSQL also turns off jit, because compiling pageSQL would take longer than running it, and makes the planner use the indexes of the
-// log. Left alone, the server may read and sort the whole log for each page, with a plan from when the log was short.
+// prepareSQL runs before pageSQL, in the same transaction. It turns off jit, because compiling pageSQL would take longer than running it, and
+// makes the planner use the indexes of the log. Left alone, the server may read and sort the whole log for each page, with a plan from when
+// the log was short.
 const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_sort', 'off', true),
 	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-	CASE WHEN current_setting('server_version_num')::integer >= 140000 THEN set_config('enable_memoize', 'off', true) END,
-	CASE WHEN pg_try_advisory_lock({writing}) THEN NOT pg_advisory_unlock({writing}) ELSE true END`
+	CASE WHEN current_setting('server_version_num')::integer >= 140000 THEN set_config('enable_memoize', 'off', true) END`
+
+// depth says what a read looks at.
+type depth int
+
+const (
+	few  depth = iota // the first entries, without prepareSQL, which takes less time
+	page              // more entries
+	past              // as many, and what happened to their rows since, which takes the server a fifth longer
+)
+
+// size returns how many entries a read looks at.
+func (d depth) size() int {
+	if d == few {
+		return fewSize
+	}
+	return tableBatch
+}
 
 // pageSQL reads the next entries of the log after a transaction and an id. It is one statement, so it has one snapshot. The limit is a
 // constant, because for a parameter the planner assumes a tenth of the log. The transaction is in a subquery, because the planner would find
@@ -58,12 +86,12 @@ const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_so
 // The rows have no ORDER BY, because a sort would send nothing before the last row is found. They are in order anyway as long as the server
 // looks up r for one entry after another. If they are not, the reader sorts them.
 const pageSQL = `
-SELECT ` + momentSQL + `, e.xid, e.id, e.op::text, {writer and columns of r}{past}
-FROM (SELECT) one
-LEFT JOIN (
+SELECT ` + momentColumns + `, e.xid, e.id, e.op::text, {writer and columns of r}{past}
+FROM ` + momentSQL + `
+LEFT JOIN LATERAL (
 	SELECT xid, id, op, key, before FROM {changes}
-	WHERE source = {source} AND (xid, id) > ((SELECT $1::text::xid8), $2) AND xid < pg_snapshot_xmin(pg_current_snapshot())
-	ORDER BY xid, id LIMIT {batch}
+	WHERE source = {source} AND (xid, id) > ((SELECT $1::text::xid8), $2) AND xid < m.horizon
+	ORDER BY xid, id LIMIT {size}
 ) e ON true
 LEFT JOIN {row}`
 
@@ -112,7 +140,7 @@ func (e *entry) isLast() bool {
 
 // The columns of pageSQL besides those of the table.
 const (
-	entryColumns = 7 // before the columns of r
+	entryColumns = 8 // before the columns of r
 	flagColumns  = 3 // of x, before the columns of d
 )
 
@@ -128,11 +156,10 @@ func (p place) compare(q place) int {
 
 // batch is what a read returns from one snapshot.
 type batch[T any] struct {
-	events    []informer.Event[T]
-	last      *place // of the last entry if there may be more; nil if there are none
-	past      bool   // the next read has to look at the past too
-	moment    moment
-	unsettled bool // a transaction without a notification may be about to commit
+	events []informer.Event[T]
+	last   *place // of the last entry if there may be more; nil if there are none
+	next   depth  // of the next read
+	moment moment
 
 	places []place // of the events
 }
@@ -161,18 +188,22 @@ func (s start) place() place {
 	return place{s.begin.doneAt(s.at), math.MaxInt64}
 }
 
-// read reads the next entries of the log, and the row after each of them. If past is false, it reads only up to the first entry that is not
-// the last of its row, which saves a fifth of the time of the server. If that is the first one, it reads again.
-func (t *Table[T]) read(ctx context.Context, from start, past bool) (b batch[T], err error) {
+// read reads the next entries of the log, and the row after each of them. If it does not look at the past, it reads only up to the first
+// entry that is not the last of its row. If that is the first one, it reads again.
+func (t *Table[T]) read(ctx context.Context, from start, d depth) (b batch[T], err error) {
 	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
-		b, err = t.readNow(ctx, from, past)
+		b, err = t.readNow(ctx, from, d)
+		if errors.Is(err, errNoEpoch) && d == few { // for the first time in this session
+			d = page
+			b, err = t.readNow(ctx, from, d)
+		}
 		if errors.Is(err, errNoEpoch) {
 			if _, err = t.pool.Exec(ctx, t.queries.epoch); err == nil {
-				b, err = t.readNow(ctx, from, past)
+				b, err = t.readNow(ctx, from, d)
 			}
 		}
-		if err == nil && b.past && len(b.events) == 0 && !past {
-			b, err = t.readNow(ctx, from, true)
+		if err == nil && d != past && b.next == past && len(b.events) == 0 {
+			b, err = t.readNow(ctx, from, past)
 		}
 		return err
 	})
@@ -180,22 +211,35 @@ func (t *Table[T]) read(ctx context.Context, from start, past bool) (b batch[T],
 }
 
 // readNow is read without a time limit. It takes one round trip.
-func (t *Table[T]) readNow(ctx context.Context, from start, past bool) (b batch[T], err error) {
+func (t *Table[T]) readNow(ctx context.Context, from start, d depth) (b batch[T], err error) {
+	if t.queries.few == "" {
+		d = max(d, page)
+	}
 	after := from.place()
+	args := []any{formatXID(after.xid), after.id}
+	if d == few {
+		rows, err := t.pool.Query(ctx, t.queries.few, args...)
+		if err != nil {
+			return b, err
+		}
+		defer rows.Close()
+		err = t.collect(&b, rows, from, few)
+		return b, err
+	}
 	query := t.queries.page
-	if past {
+	if d == past {
 		query = t.queries.past
 	}
 	queries := new(pgx.Batch)
 	queries.Queue(t.queries.prepare)
-	queries.Queue(query, formatXID(after.xid), after.id)
+	queries.Queue(query, args...)
 	results := t.pool.SendBatch(ctx, queries)
 	defer func() {
 		if closed := results.Close(); err == nil {
 			err = closed
 		}
 	}()
-	if err := results.QueryRow().Scan(nil, nil, nil, nil, nil, &b.unsettled); err != nil {
+	if _, err := results.Exec(); err != nil {
 		return b, err
 	}
 	rows, err := results.Query()
@@ -203,26 +247,27 @@ func (t *Table[T]) readNow(ctx context.Context, from start, past bool) (b batch[
 		return b, err
 	}
 	defer rows.Close()
-	err = t.collect(&b, rows, from, past)
+	err = t.collect(&b, rows, from, d)
 	return b, err
 }
 
 // collect fills b with the rows of pageSQL, or of pageSQL and pastSQL.
-func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) error {
+func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, d depth) error {
 	all := len(rows.FieldDescriptions())
 	columns := make([]any, all) // nil leaves a column out
 	var m momentRow
 	var e entry
-	copy(columns, []any{&m.horizon, &m.trimmed, &m.base, &e.xid, &e.id, &e.op, &e.writer})
+	copy(columns, append(m.columns(), &e.xid, &e.id, &e.op, &e.writer))
 	now, before := &window{CollectableRow: rows, from: entryColumns, to: all}, (*window)(nil)
-	if past {
+	if d == past {
 		now.to = (entryColumns + all - flagColumns) / 2
 		before = &window{CollectableRow: rows, from: now.to + flagColumns, to: all}
 		copy(columns[now.to:], []any{&e.hasNext, &e.nextBefore, &e.superseded})
 	}
 	var last, cut place // cut is the first entry that is left to the next read
-	n, sorted := 0, true
+	n, sorted, found := 0, true, false
 	for rows.Next() {
+		found = true
 		err := rows.Scan(columns...)
 		if err != nil {
 			return err
@@ -234,7 +279,7 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) er
 			if err := checkPlace(b.moment, from); err != nil {
 				return err
 			}
-			clear(columns[:3]) // they are the same in each row
+			clear(columns[:4]) // they are the same in each row
 		}
 		if !e.xid.Valid {
 			break
@@ -242,8 +287,8 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) er
 		n++
 		here := place{e.xid.Uint64, e.id.Int64}
 		if !e.isLast() {
-			b.past = true
-			if !past && (cut == (place{}) || here.compare(cut) < 0) {
+			b.next = past
+			if d != past && (cut == (place{}) || here.compare(cut) < 0) {
 				cut = here
 			}
 		}
@@ -270,10 +315,14 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, past bool) er
 		if b.events = b.events[:end]; end > 0 {
 			b.last = &b.places[end-1]
 		}
-	} else if n == tableBatch {
+	} else if n == d.size() {
 		b.last = &last
+		b.next = max(b.next, page)
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil || found {
+		return err
+	}
+	return errNotInstalled
 }
 
 // checkPlace returns an error if the log cannot tell what follows the start of a read.

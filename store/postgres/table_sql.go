@@ -202,17 +202,14 @@ ALTER TABLE {table} ENABLE ALWAYS TRIGGER setpoint_insert, ENABLE ALWAYS TRIGGER
 
 // announceSQL notifies the watches of a change, unless another transaction is about to. The commit of a transaction that has notified holds
 // a lock of the whole cluster until the disk has been written, so commits that notify do not share a flush. Therefore at most one
-// transaction at a time announces: the one that holds the lock {announcing}.
+// transaction at a time announces: the one that holds the lock {announcing}. The lock ends with the transaction, or with the savepoint to
+// which it rolls back, as the change and the notification do. No transaction waits for it.
 //
-// A transaction that does not announce may commit just after the announcing one, when the notification has already been received. So each
-// transaction shares the lock {writing} until it ends, before it tries the other lock. A watch that finds {writing} taken looks again soon:
-// see prepareSQL. A transaction that cannot share {writing}, because a watch is trying it at that moment, announces.
-//
-// No transaction waits for either lock. Both end with the transaction, or with the savepoint to which it rolls back, as the change and the
-// notification do.
+// A transaction that does not announce may commit after the announcing one, when the notification has already been received. But it had its
+// number when it tried the lock, and so before the notification was sent. So a watch that reads after the notification finds it committed, or
+// finds that a transaction was open, and looks again soon: see moment.
 const announceSQL = `
-	IF FOUND AND (CASE WHEN pg_catalog.pg_try_advisory_xact_lock_shared({writing})
-		THEN pg_catalog.pg_try_advisory_xact_lock({announcing}) ELSE true END) THEN
+	IF FOUND AND pg_catalog.pg_try_advisory_xact_lock({announcing}) THEN
 		PERFORM pg_catalog.pg_notify({channel}, '');
 	END IF;`
 
@@ -249,12 +246,11 @@ func (c TableConfig) hash() uint64 { return hash(c.Schema + "\x00" + c.source())
 
 func (c TableConfig) channel() string { return fmt.Sprintf("setpoint_%x", c.hash()) }
 
-// locks returns the keys of two advisory locks of the database, as arguments of the functions that take them: see announceSQL. They are 61
-// bits of a hash, so other programs do not take them by accident. If a program does take one, watches wait for Poll or look more often, and
-// nothing else changes.
-func (c TableConfig) locks() (announcing, writing string) {
+// lock returns the key of an advisory lock of the database, as arguments of the functions that take it: see announceSQL. It is 62 bits of a
+// hash, so other programs do not take it by accident. If a program does take it, watches wait for Poll, and nothing else changes.
+func (c TableConfig) lock() string {
 	h := c.hash()
-	return fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe), fmt.Sprintf("%d, %d", h>>33, h&0x7ffffffe|1)
+	return fmt.Sprintf("%d, %d", h>>33, h&0x7fffffff)
 }
 
 // sql returns all statements. The Key must be set.
@@ -269,7 +265,6 @@ func (c TableConfig) sql() string {
 	if c.WithoutNotify {
 		announce = ""
 	}
-	announcing, writing := c.locks()
 	return strings.NewReplacer(
 		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
@@ -278,8 +273,7 @@ func (c TableConfig) sql() string {
 		"{table}", c.source(),
 		"{source}", quote(c.source()),
 		"{function}", pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize(),
-		"{announcing}", announcing,
-		"{writing}", writing,
+		"{announcing}", c.lock(),
 		"{channel}", quote(c.channel()),
 		"{key of r}", "pg_catalog.jsonb_build_object("+strings.Join(key, ", ")+")",
 		"{key of either}", "pg_catalog.jsonb_build_object("+strings.Join(either, ", ")+")",
