@@ -235,7 +235,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("the process has written nothing")
 		}
-		time.Sleep(time.Duration(random.Int64N(int64(20 * time.Millisecond)))) // any moment will do
+		time.Sleep(time.Duration(random.Int64N(int64(10 * time.Millisecond)))) // any moment will do
 		require.NoError(t, victim.cmd.Process.Kill())
 		require.Error(t, victim.end(), "it was killed")
 		victim = start(t, path, "victim", r)

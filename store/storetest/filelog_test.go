@@ -22,7 +22,7 @@ import (
 )
 
 // glance is how often a watch of a fileLog looks for more.
-const glance = 2 * time.Millisecond
+const glance = 500 * time.Microsecond
 
 // fileLog is a backend in one file, for any number of processes: a log that only grows. A write appends one frame, which
 // holds the terms and the record, so that both are there or neither is:
@@ -185,7 +185,7 @@ func (l *fileLog) since(ctx context.Context, after informer.Version) ([]loggedCh
 	return l.changes[i:], nil
 }
 
-// Watch looks for more every few milliseconds. A batch that ends with changes that it does not show ends with a bookmark.
+// Watch looks for more many times in a millisecond. A batch that ends with changes that it does not show ends with a bookmark.
 func (l *fileLog) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
@@ -209,7 +209,7 @@ func (l *fileLog) Watch(
 					return
 				}
 			}
-			idle := time.Since(last) >= backend.BookmarkInterval/50 // far less than it may
+			idle := time.Since(last) >= backend.BookmarkInterval/250 // far less than it may
 			if (told < at || idle) && !tell(backend.Change{Version: at}) {
 				return
 			}
