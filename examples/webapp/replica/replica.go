@@ -16,7 +16,7 @@ import (
 )
 
 // recordCheck is how often a replica checks whether its record still exists.
-const recordCheck = 250 * time.Millisecond
+const recordCheck = 100 * time.Millisecond
 
 // drainTimeout bounds how long a replica that was told to stop waits for the requests in flight.
 const drainTimeout = 2 * time.Second
