@@ -26,6 +26,10 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 			return err
 		}
 		defer registration.Remove() // notify may be called once more
+		select {
+		case <-registration.Synced(): // before that, a deletion may not be reported
+		case <-ctx.Done():
+		}
 	}
 	for !cond() {
 		select {
@@ -41,13 +45,16 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 	return nil
 }
 
-// watching returns a function that registers its argument to be called after each change of a cache.
+// watching returns a function that registers its argument to be called after each change of a cache. If changes were merged, a creation and
+// the deletion after it would be none.
 func watching[K comparable, T any](inf *informer.Informer[K, T]) func(notify func()) (*informer.Registration, error) {
 	return func(notify func()) (*informer.Registration, error) {
 		return inf.AddHandler(informer.Handler[K, T]{
 			OnAdd:    func(T, bool) { notify() },
 			OnUpdate: func(_, _ T) { notify() },
 			OnDelete: func(cache.Tombstone[K, T]) { notify() },
+
+			EveryEvent: true,
 		})
 	}
 }
