@@ -43,6 +43,7 @@ func TestClosedOutputStopsInOrder(t *testing.T) {
 }
 
 func TestKilledDemoLeavesNothing(t *testing.T) {
+	t.Parallel()
 	for name, cut := range map[string]func(*program) error{
 		"by a hangup":                  func(p *program) error { return p.Process.Signal(syscall.SIGHUP) },
 		"by Ctrl-C":                    func(p *program) error { return p.Process.Signal(os.Interrupt) },
@@ -103,8 +104,12 @@ func TestRemovedStateDirectoryIsRecreated(t *testing.T) {
 	p.line("Running")
 	pids := pidsOf(r.list())
 	require.Eventually(t, func() bool { return os.RemoveAll(r.state) == nil }, 10*time.Second, time.Millisecond) // it fails if the program writes in the meantime
-	p.line("Leader", "leads")
-	p.line("Running")
+	// The replicas and the lease notice it in either order.
+	for leads, runs := false, false; !leads || !runs; {
+		line := p.line()
+		leads = leads || strings.Contains(line, "Leader")
+		runs = runs || strings.Contains(line, "Running")
+	}
 	after := pidsOf(r.list())
 	require.Len(t, after, 2)
 	for _, pid := range pids {
@@ -221,7 +226,7 @@ func TestFailedPollIsLoggedOnce(t *testing.T) {
 	require.NoError(t, kill(r.list()[0].PID))
 	again("Died")
 	again("Ready")
-	time.Sleep(4 * pollInterval)
+	time.Sleep(2 * pollInterval)
 	require.NoError(t, os.Rename(r.manifests+"-away", r.manifests))
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	again("")

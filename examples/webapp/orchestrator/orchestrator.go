@@ -177,7 +177,10 @@ func polled[T any](
 	if err != nil {
 		return nil, nil, err
 	}
-	inf, err := informer.New(poller, key, informer.Config{Name: name, OnError: complain, Logger: o.cfg.Logger})
+	inf, err := informer.New(poller, key, informer.Config{
+		Name: name, OnError: complain, Logger: o.cfg.Logger,
+		Backoff: wait.Backoff{Duration: pollInterval, Factor: 2, Jitter: 1, Cap: pollInterval * 20},
+	})
 	return poller, inf, err
 }
 
