@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/store/internal/ended"
 )
 
@@ -37,17 +34,24 @@ func TestErrHidesAnswersInCause(t *testing.T) {
 				c.err = fmt.Errorf("call: %w", context.Cause(ctx))
 			}
 			err := ended.Err(ctx, c.err, []error{errAnswer})
-			require.Equal(t, c.hidden, err != c.err)
-			if c.hidden {
-				assert.NotErrorIs(t, err, errAnswer)
-				require.ErrorIs(t, err, context.Canceled)
-				assert.Equal(t, errors.Is(c.cause, errOther), errors.Is(err, errOther))
-				assert.EqualError(t, err, "context canceled: "+c.cause.Error())
+			if hidden := err != c.err; hidden != c.hidden {
+				t.Fatalf("Err returns %v, which hides %v: %v, want %v", err, c.err, hidden, c.hidden)
+			}
+			if !c.hidden {
+				return
+			}
+			if errors.Is(err, errAnswer) || !errors.Is(err, context.Canceled) || errors.Is(err, errOther) != errors.Is(c.cause, errOther) {
+				t.Errorf("Err returns %v, want the end of the context, and of the causes all but the answer", err)
+			}
+			if got, want := err.Error(), "context canceled: "+c.cause.Error(); got != want {
+				t.Errorf("Err returns %q, want %q", got, want)
 			}
 		})
 	}
 }
 
 func TestErrLeavesErrorOfLiveContext(t *testing.T) {
-	assert.Equal(t, errAnswer, ended.Err(t.Context(), errAnswer, []error{errAnswer}))
+	if err := ended.Err(t.Context(), errAnswer, []error{errAnswer}); err != errAnswer {
+		t.Errorf("Err returns %v, want %v", err, errAnswer)
+	}
 }
