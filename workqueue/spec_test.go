@@ -35,7 +35,6 @@ func newSpecRun(t *testing.T, rules specRules) *specRun {
 
 // do makes the calls concurrently, and fails unless what follows is what follows from one of their orders.
 func (r *specRun) do(calls ...specCall) {
-	r.t.Helper()
 	answers := make([]string, len(calls))
 	var group sync.WaitGroup
 	for i, c := range calls[1:] {
@@ -48,14 +47,12 @@ func (r *specRun) do(calls ...specCall) {
 
 // inTurn makes one call right after the other, so that goroutines that wait see the effects of both.
 func (r *specRun) inTurn(one, two specCall) {
-	r.t.Helper()
 	answers := []string{r.subject.call(one), r.subject.call(two)}
 	r.follows([]specCall{one, two}, answers, [][]int{{0, 1}})
 }
 
 // follows fails unless the state now follows from the calls in one of the orders.
 func (r *specRun) follows(calls []specCall, answers []string, orders [][]int) {
-	r.t.Helper()
 	r.log = append(r.log, calls)
 	synctest.Wait()
 	var next []*spec
@@ -74,7 +71,6 @@ func (r *specRun) follows(calls []specCall, answers []string, orders [][]int) {
 
 // pass lets time pass.
 func (r *specRun) pass(d time.Duration) bool {
-	r.t.Helper()
 	r.log = append(r.log, d)
 	time.Sleep(d)
 	synctest.Wait()
@@ -89,7 +85,6 @@ func (r *specRun) pass(d time.Duration) bool {
 
 // check keeps the models that agree with the queue, and fails if there is none.
 func (r *specRun) check(models []*spec, what ...any) {
-	r.t.Helper()
 	if r.trusts && len(models) > 0 {
 		r.models = models
 		return
@@ -118,7 +113,6 @@ func (r *specRun) check(models []*spec, what ...any) {
 
 // end releases all that wait, and fails unless every key that is left comes out, in order.
 func (r *specRun) end() {
-	r.t.Helper()
 	r.trusts = true
 	r.do(specCall{what: "end contexts"}) // the text counts those that it ended, also after the shutdown
 	r.trusts = false
