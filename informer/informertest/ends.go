@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 func endCases[T any]() []testCase[T] {
@@ -28,16 +27,13 @@ func endCases[T any]() []testCase[T] {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			enough := errors.New("enough")
 			cancel(enough)
-			ended := make(chan error, 1)
-			go func() { // reads the watch, which may block if the source is broken; ends with it; within waits for it
-				ended <- wait.Call(ctx, func(ctx context.Context) error {
-					for _, err := range s.Source.Watch(ctx, version) {
-						return err
-					}
-					return errSilent
-				})
-			}()
-			if err := within(t, "the end of a watch", ended); !errors.Is(err, enough) {
+			err := within(ctx, t, "the end of a watch", func(ctx context.Context) error {
+				for _, err := range w.changes(ctx, version) {
+					return err
+				}
+				return errSilent
+			})
+			if !errors.Is(err, enough) {
 				t.Fatalf("the watch ends with the error %v, want the cause of the end of its context", err)
 			}
 		}},
@@ -45,14 +41,10 @@ func endCases[T any]() []testCase[T] {
 		{"a list returns when its context ends", func(t testing.TB, s Subject[T]) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
-			ended := make(chan error, 1)
-			go func() { // lists, which may block if the source is broken; ends with it; within waits for it
-				ended <- wait.Call(ctx, func(ctx context.Context) error {
-					_, _ = s.Source.List(ctx) // it may succeed or fail
-					return nil
-				})
-			}()
-			newWorld(t, s).must(within(t, "the end of a list", ended))
+			newWorld(t, s).must(within(ctx, t, "the end of a list", func(ctx context.Context) error {
+				_, _ = s.Source.List(ctx) // it may succeed or fail
+				return nil
+			}))
 		}},
 
 		{"breaking the loop ends the watch", func(t testing.TB, s Subject[T]) {

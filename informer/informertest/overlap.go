@@ -191,7 +191,7 @@ func (c *caches[T]) follow(name string) {
 		default:
 		}
 	})
-	c.w.must(within(c.w.t, "the list of "+name, listed))
+	c.w.must(within(c.ctx, c.w.t, "the list of "+name, func(context.Context) error { return <-listed }))
 }
 
 // keep keeps f up to date until ctx ends or the source breaks its contract.
@@ -242,7 +242,7 @@ func (w *world[T]) keep(ctx context.Context, f *follower, listed func()) error {
 // keepWatching applies one watch to f. It returns nil if the watch stops and may be resumed. An event says only which state an object now
 // has: the source may repeat what the list has already shown.
 func (w *world[T]) keepWatching(ctx context.Context, f *follower) error {
-	for ev, err := range w.Source.Watch(ctx, f.seen) { // no other goroutine changes seen
+	for ev, err := range w.changes(ctx, f.seen) { // no other goroutine changes seen
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 // pageCases are for sources that are a Pager: the cases for lists also hold for the collected pages.
@@ -24,7 +23,7 @@ func pageCases[T any]() []testCase[T] {
 		w, pager := newWorld(t, s), pagerOf(t, s)
 		w.fill()
 		enough := errors.New("enough")
-		err := w.paging(func(ctx context.Context) error {
+		err := within(t.Context(), t, "the end of the pages", func(ctx context.Context) error {
 			ctx, cancel := context.WithCancelCause(ctx)
 			defer cancel(nil)
 			got := state{}
@@ -50,7 +49,7 @@ func pageCases[T any]() []testCase[T] {
 	}}, testCase[T]{"a consumer that leaves its loop has ended the pages", func(t testing.TB, s Subject[T]) {
 		w, pager := newWorld(t, s), pagerOf(t, s)
 		w.fill()
-		w.must(w.paging(func(ctx context.Context) error {
+		w.must(within(t.Context(), t, "the end of the pages", func(ctx context.Context) error {
 			for range pager.ListPages(ctx) {
 				break
 			}
@@ -69,14 +68,6 @@ func pagerOf[T any](t testing.TB, s Subject[T]) informer.Pager[T] {
 		t.Skip("the source does not list in pages")
 	}
 	return pager
-}
-
-// paging runs f, which reads pages and may block if the source is broken.
-func (w *world[T]) paging(f func(ctx context.Context) error) error {
-	w.t.Helper()
-	ended := make(chan error, 1)
-	go func() { ended <- wait.Call(w.t.Context(), f) }() // ends with f; within waits for it
-	return within(w.t, "the end of the pages", ended)
 }
 
 // collected is a source whose lists are its collected pages.

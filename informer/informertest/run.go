@@ -72,7 +72,7 @@ type Subject[T any] struct {
 //   - A watch begins at the current version instead of the given one.
 //   - The history was compacted, and a watch from before that does not end with ErrExpired.
 //   - Equal returns false for a state that did not change, or true for one that did.
-//   - A watch does not end with its context, ends without an error, or continues after one.
+//   - A watch does not end with its context, ends without an error, or continues after one that does not say so.
 //   - Two watches share their events.
 func Run[T any](t *testing.T, open func(t *testing.T) Subject[T]) {
 	for _, c := range Cases[T]() {

@@ -73,6 +73,26 @@ func TestIdentityFilterKeepsTheContract(t *testing.T) {
 	})
 }
 
+// hiccup is an error after which a watch goes on.
+type hiccup struct{ error }
+
+func (hiccup) Continues() bool { return true }
+
+func TestSourceThatReportsErrorsAndGoesOnKeepsTheContract(t *testing.T) {
+	informertest.Run(t, func(*testing.T) informertest.Subject[pair] {
+		src := newSource()
+		return subject(src, faulty{source: src, watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return func(yield func(event, error) bool) {
+				for ev, err := range s.Watch(ctx, after) {
+					if !yield(event{}, hiccup{errors.New("a read has failed")}) || !yield(ev, err) {
+						return
+					}
+				}
+			}
+		}})
+	})
+}
+
 // forgetful is a subject that remembers one change, and cannot be told to forget it.
 func forgetful() informertest.Subject[pair] {
 	src := newSource()

@@ -42,7 +42,7 @@ func (w *world[T]) watch(after informer.Version) *watcher[T] {
 	go func() { // reads the watch, which blocks; ends with the watch; end and the cleanup wait for it
 		defer close(r.ended)
 		err := wait.Call(ctx, func(ctx context.Context) error {
-			r.consume(w.Source.Watch(ctx, after), left)
+			r.consume(w.changes(ctx, after), left)
 			return nil
 		})
 		if err != nil {
@@ -55,6 +55,20 @@ func (w *world[T]) watch(after informer.Version) *watcher[T] {
 		r.end()
 	})
 	return r
+}
+
+// changes is a watch of the source, without the errors after which it goes on.
+func (w *world[T]) changes(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
+	return func(yield func(informer.Event[T], error) bool) {
+		for ev, err := range w.Source.Watch(ctx, after) {
+			if c := (interface{ Continues() bool })(nil); errors.As(err, &c) && c.Continues() {
+				continue
+			}
+			if !yield(ev, err) {
+				return
+			}
+		}
+	}
 }
 
 // consume reads a watch until it or left ends.
@@ -214,9 +228,11 @@ func (r *watcher[T]) end() error {
 	return r.errs[0]
 }
 
-// within waits for a value from a goroutine, and fails if none arrives in time.
-func within(t testing.TB, what string, result <-chan error) error {
+// within returns the result of f, which may block if the source is broken. It fails if that takes too long.
+func within(ctx context.Context, t testing.TB, what string, f func(context.Context) error) error {
 	t.Helper()
+	result := make(chan error, 1)
+	go func() { result <- wait.Call(ctx, f) }() // ends with f; waited for below
 	timer := time.NewTimer(Patience)
 	defer timer.Stop()
 	select {

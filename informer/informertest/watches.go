@@ -160,7 +160,7 @@ func watchCases[T any]() []testCase[T] {
 
 // follow reads a watch until the state is want. It returns false if a new list is needed.
 func (w *world[T]) follow(ctx context.Context, now, want state, seen *informer.Version) (done bool, err error) {
-	for ev, err := range w.Source.Watch(ctx, *seen) {
+	for ev, err := range w.changes(ctx, *seen) {
 		switch {
 		case errors.Is(err, informer.ErrExpired):
 			return false, nil
