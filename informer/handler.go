@@ -32,7 +32,7 @@ type Handler[K comparable, T any] struct {
 	OnUpdate func(old, new T)
 
 	// OnResync is called with each object in a resync: the object has not changed since the previous call. If a change to the object is
-	// pending, only the call for that change is made. Defaults to OnUpdate(obj, obj).
+	// pending, only the call for that change is made, unless EveryEvent is set. Defaults to OnUpdate(obj, obj).
 	OnResync func(obj T)
 
 	// OnDelete is called when an object is gone. The tombstone has the object's last state, or, if FinalStateUnknown, the last state that
@@ -50,9 +50,9 @@ type Handler[K comparable, T any] struct {
 	// to the period of the Config. A negative value turns resyncs off.
 	ResyncPeriod time.Duration
 
-	// EveryEvent turns merging off, for handlers that count: each change gets its own call, in the order of the source. So the pending
-	// changes of a slow handler grow without bound. Changes that the informer did not see are still not reported: a list after a gap leads
-	// to one change for each object whose state differs or that is gone. Defaults to false.
+	// EveryEvent turns merging off, for handlers that count: each change gets its own call, in the order of the source, and so does each
+	// object of a resync. So what is pending for a slow handler grows without bound. Changes that the informer did not see are still not
+	// reported: a list after a gap leads to one change for each object whose state differs or that is gone. Defaults to false.
 	EveryEvent bool
 }
 

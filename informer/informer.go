@@ -29,7 +29,7 @@ type Config struct {
 
 	// Backoff is the delay between attempts after an error of the source. It starts over after a successful list or event. Defaults to 800
 	// ms, doubled each time up to 30 s, with a random addition of up to the same length. Its Steps are ignored: an informer does not give
-	// up.
+	// up. Two goroutines may call its Rand concurrently.
 	Backoff wait.Backoff
 
 	// OnError is called for each error: a list or watch that failed, or a panic of a handler as a [*wait.PanicError]. The informer
