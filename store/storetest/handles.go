@@ -133,16 +133,18 @@ var handleCases = []testCase{
 
 	{"the terms of two leases are independent", func(t testing.TB, db Database) {
 		s := db.open("thing")
-		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
-			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(10 - i)})
+		leases := odd(backend.MaxKey)
+		term := func(i int) uint64 { return uint64(10 + len(leases) - i) }
+		for i, lease := range leases {
+			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: term(i)})
 			must(t, errOf(s.Create(ctx, object{Key: fmt.Sprint(i)})))
 		}
-		for i, lease := range []string{"shop", "shop/2", "Shop", "shop ", "a'; --"} {
-			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: uint64(9 - i)})
+		for i, lease := range leases {
+			ctx := store.WithFence(patient(t), store.Fence{Lease: lease, Term: term(i) - 1})
 			_, err := db.through(1, "thing").Create(ctx, object{Key: "late"})
 			e := refused(t, err, store.ErrFenced, opCreate, s, "late")
-			if e.Lease != lease || e.HaveTerm != uint64(10-i) {
-				t.Fatalf("the error is about term %d of lease %q, want %d of %q", e.HaveTerm, e.Lease, 10-i, lease)
+			if e.Lease != lease || e.HaveTerm != term(i) {
+				t.Fatalf("the error is about term %d of lease %.40q, want %d of %.40q", e.HaveTerm, e.Lease, term(i), lease)
 			}
 			must(t, errOf(s.Delete(store.Unfenced(ctx), fmt.Sprint(i))))
 		}
@@ -203,6 +205,11 @@ var handleCases = []testCase{
 		w := watch(t, patient(t), s, list(t, s).Version)
 		changed := create(t, other, "x")
 		w.bookmark(changed.Version)
+		from := list(t, s).Version
+		selected := pulled(t, s.WatchSelected(patient(t), store.Selector{Prefix: "shop/"}, from), from)
+		selected.bookmark(create(t, other, "y").Version)
+		selected.bookmark(create(t, s, "z").Version)
+		w = watch(t, patient(t), s, list(t, s).Version)
 		for range 2 { // nothing at all happens
 			w.bookmark(0)
 		}

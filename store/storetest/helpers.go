@@ -195,7 +195,13 @@ type watcher struct {
 
 func watch(t testing.TB, ctx context.Context, s store.Store[Thing], after informer.Version) *watcher {
 	t.Helper()
-	pull, stop := iter.Pull2(s.Watch(ctx, after))
+	return pulled(t, s.Watch(ctx, after), after)
+}
+
+// pulled returns a watcher of events, which begin after a version.
+func pulled(t testing.TB, events iter.Seq2[event, error], after informer.Version) *watcher {
+	t.Helper()
+	pull, stop := iter.Pull2(events)
 	t.Cleanup(stop)
 	return &watcher{t: t, pull: pull, last: after}
 }

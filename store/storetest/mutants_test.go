@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -46,6 +47,7 @@ const (
 	leases      = "the terms of two leases are independent"
 	termsRace   = "after a write of a term through one handle, no lower term is accepted through another"
 	allFences   = "all fences of a write must hold, or none is recorded"
+	queries     = "a watch of a query yields the records that enter it and those that leave it"
 	counted     = "a counter loses no concurrent update through all handles"
 )
 
@@ -164,6 +166,67 @@ var mutants = []struct {
 			}
 		}
 	}},
+	{"a list is complete", "a list has every record, however many", func(b *broken) {
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			return func(yield func(backend.Page, error) bool) {
+				all, version := b.snapshot(kind, q)
+				yield(backend.Page{Records: all[:min(len(all), 1000)], Version: version}, context.Cause(ctx))
+			}
+		}
+	}},
+	{"the prefix of a list is no pattern", queries, func(b *broken) {
+		b.list = func(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+			if strings.ContainsAny(q.Prefix, `_[\`) {
+				q.Prefix = "no such key"
+			}
+			return b.twinHandle.List(ctx, kind, q)
+		}
+	}},
+	{"the prefix of a watch is no pattern", queries, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			if strings.ContainsAny(q.Prefix, "*>") {
+				q.Prefix = "no such key"
+			}
+			return b.twinHandle.Watch(ctx, kind, q, after)
+		}
+	}},
+	{"a watch of a query negates rules", queries, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			q.Labels = slices.Clone(q.Labels)
+			for i := range q.Labels {
+				q.Labels[i].Not = false
+			}
+			return b.twinHandle.Watch(ctx, kind, q, after)
+		}
+	}},
+	{"a watch of a query yields a bookmark for what it leaves out", bookmarks, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return func(yield func(backend.Change, error) bool) {
+				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
+					if err == nil && c.Record.Key == "" && q.Prefix != "" {
+						c.Version = after
+					}
+					if !yield(c, err) {
+						return
+					}
+				}
+			}
+		}
+	}},
+	{"a value is stored completely", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Value = r.Value[:min(len(r.Value), 1<<16-1)] })
+	}},
+	{"Meta is stored completely", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Meta = r.Meta[:min(len(r.Meta), 1<<16-1)] })
+	}},
+	{"a label is stored completely", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) {
+			r.Labels = maps.Clone(r.Labels)
+			for name, value := range r.Labels {
+				r.Labels[name] = value[:min(len(value), 255)]
+			}
+		})
+	}},
 	{"a value keeps bytes that are not UTF-8", bytesBack, func(b *broken) {
 		b.stored(func(r *backend.Record) { r.Value = bytes.ToValidUTF8(r.Value, []byte("\ufffd")) })
 	}},
@@ -184,6 +247,12 @@ var mutants = []struct {
 	{"labels are stored", bytesBack, func(b *broken) { b.stored(func(r *backend.Record) { r.Labels = nil }) }},
 	{"each lease has its own term", leases, func(b *broken) {
 		b.fenced(func(_ string, f *backend.Fence) { f.Lease = "" })
+	}},
+	{"the name of a lease is stored completely", leases, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Lease = f.Lease[:min(len(f.Lease), 255)] })
+	}},
+	{"a term is not forgotten with the history", "a watch from before the history expires, and a list recovers", func(b *broken) {
+		b.expireTerms = true
 	}},
 	{"a term holds for all kinds", "a write of an older term is fenced", func(b *broken) {
 		b.fenced(func(kind string, f *backend.Fence) { f.Lease += "/" + kind })
@@ -277,7 +346,7 @@ var mutants = []struct {
 			return r, err
 		}
 	}},
-	{"a watch of a query yields records that leave it", "a watch of a query yields the records that enter it and those that leave it", func(b *broken) {
+	{"a watch of a query yields records that leave it", queries, func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 			return func(yield func(backend.Change, error) bool) {
 				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {

@@ -5,12 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // put writes a record as is.
@@ -81,10 +85,39 @@ func changes(t testing.TB, b backend.Backend, kind string, q backend.Query, afte
 	return all
 }
 
+// told fails unless a watch of q yields the records of want. It may yield more.
+func told(t testing.TB, what string, watch iter.Seq2[backend.Change, error], q backend.Query, want []backend.Record) {
+	t.Helper()
+	for c, err := range watch {
+		must(t, err)
+		if c.Record.Key == "" || !q.Concern(&c.Record) {
+			if c.Version >= want[0].Version {
+				t.Fatalf("a watch %s reaches version %d without yielding %q at %d", what, c.Version, want[0].Key, want[0].Version)
+			}
+			continue
+		}
+		sameRecord(t, "what is told by a watch "+what, c.Record, want[0])
+		if want = want[1:]; len(want) == 0 {
+			return
+		}
+	}
+	t.Fatalf("a watch %s stopped without yielding %q", what, want[0].Key)
+}
+
+// matching returns the records of a list of asked that match q.
+func matching(t testing.TB, b backend.Backend, asked, q backend.Query) []backend.Record {
+	t.Helper()
+	l, _ := records(t, b, "raw", asked)
+	return slices.DeleteFunc(l, func(r backend.Record) bool { return !q.Matches(r.Key, r.Labels) })
+}
+
 // backendCases are about records, without the engine.
 var backendCases = []testCase{
 	{"a record round-trips exactly", func(t testing.TB, db Database) {
-		b := db.Handles[0]
+		b, size, name := db.Handles[0], 100_000, strings.Repeat("l", 300)
+		if most := b.Capabilities().MaxBytes; most > 0 {
+			size = min(size, most/4)
+		}
 		for i, r := range []backend.Record{
 			{Value: []byte{}, Meta: []byte("{}")},
 			{Value: []byte{0, 1, 0xff, 0xfe, '\\', '"', '\'', '\n', 0}, Meta: []byte(`{"a":"\u0000 \ufffd é"}`)},
@@ -93,6 +126,10 @@ var backendCases = []testCase{
 			{Value: []byte("1"), Meta: []byte("{}"), Labels: map[string]string{"tier": "back"}, Before: map[string]string{"tier": "front"}},
 			{Value: []byte("1"), Meta: []byte("{}"), Before: map[string]string{"tier": "back"}},
 			{Value: []byte("1"), Meta: []byte("{}"), Labels: map[string]string{"tier": "front"}, Before: map[string]string{}},
+			{
+				Value: bytes.Repeat([]byte("v"), size), Meta: fmt.Appendf(nil, "%q", bytes.Repeat([]byte("m"), size)),
+				Labels: map[string]string{name: name + "1"}, Before: map[string]string{name: name + "2"},
+			},
 			{Value: []byte("last"), Meta: []byte("{}"), Deleted: true},
 		} {
 			_, from := records(t, b, "raw", backend.Query{})
@@ -120,6 +157,27 @@ var backendCases = []testCase{
 					t.Fatalf("a list shows %d records, want 1", len(l))
 				}
 				sameRecord(t, fmt.Sprintf("what List returned of record %d through handle %d", i, n), l[0], r)
+			}
+		}
+	}},
+
+	{"a list has every record, however many", func(t testing.TB, db Database) {
+		const n = 1100
+		ctx, step := steady(t)
+		written := make([]backend.Record, n)
+		must(t, wait.Parallelize(ctx, 16, n, func(ctx context.Context, i int) (err error) {
+			h, next := db.Handles[i%len(db.Handles)], &backend.Record{Meta: []byte("{}")}
+			written[i], err = h.Transact(ctx, "raw", fmt.Sprintf("%04d", i), nil, func(backend.Record) (*backend.Record, error) { return next, nil })
+			step()
+			return err
+		}))
+		for _, h := range db.Handles {
+			l, _ := records(t, h, "raw", backend.Query{})
+			if len(l) != n {
+				t.Fatalf("a list shows %d records, want %d", len(l), n)
+			}
+			for i, r := range l {
+				sameRecord(t, "what a long list shows", r, written[i])
 			}
 		}
 	}},
@@ -155,10 +213,9 @@ var backendCases = []testCase{
 		if b.Capabilities().Skips {
 			t.Skip("the backend may leave out what entered or left the query")
 		}
-		q := backend.Query{Prefix: "shop/", Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}}
 		front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
 		_, from := records(t, b, "raw", backend.Query{})
-		var want []backend.Record
+		var written []backend.Record
 		for i, r := range []backend.Record{
 			{Key: "shop/a", Labels: front},
 			{Key: "shop/b", Labels: back},
@@ -171,31 +228,26 @@ var backendCases = []testCase{
 			{Key: "shop/c", Labels: front, Before: map[string]string{}},
 			{Key: "shop/c", Labels: front, Deleted: true},
 			{Key: "shop/d", Labels: front},
+			{Key: "_/a"}, {Key: "%/a"}, {Key: "*.a"}, {Key: ">"}, {Key: `\a`}, {Key: "[a]"}, {Key: "'a"},
 		} {
 			r.Meta, r.Value = []byte("{}"), fmt.Append(nil, i)
-			if written := put(t, b, "raw", r.Key, r); q.Concern(&r) {
-				r.Version = written.Version
-				want = append(want, r)
-			}
+			r.Version = put(t, b, "raw", r.Key, r).Version
+			written = append(written, r)
 		}
-		for n, h := range db.Handles {
-			left := want
-			for c, err := range h.Watch(patient(t), "raw", q, from) {
-				must(t, err)
-				if c.Record.Key == "" || !q.Concern(&c.Record) { // a backend may yield more
-					if c.Version >= left[0].Version {
-						t.Fatalf("the watch through handle %d reaches version %d without yielding %q at %d",
-							n, c.Version, left[0].Key, left[0].Version)
-					}
-					continue
+		for _, q := range []backend.Query{
+			{Prefix: "shop/", Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}}}},
+			{Labels: []backend.Requirement{{Label: "tier"}}},
+			{Labels: []backend.Requirement{{Label: "tier", Not: true}}},
+			{Labels: []backend.Requirement{{Label: "tier", Values: []string{"front"}, Not: true}}},
+			{Prefix: "_"}, {Prefix: "%"}, {Prefix: "*"}, {Prefix: ">"}, {Prefix: `\`}, {Prefix: "["}, {Prefix: "'"},
+		} {
+			for n, h := range db.Handles {
+				what := fmt.Sprintf("of %+v through handle %d", q, n)
+				concerned := slices.DeleteFunc(slices.Clone(written), func(r backend.Record) bool { return !q.Concern(&r) })
+				told(t, what, h.Watch(patient(t), "raw", q, from), q, concerned)
+				if got, want := matching(t, h, q, q), matching(t, h, backend.Query{}, q); len(got) != len(want) {
+					t.Fatalf("a list %s shows %d records, want %d", what, len(got), len(want))
 				}
-				sameRecord(t, fmt.Sprintf("what a watch of a query told through handle %d", n), c.Record, left[0])
-				if left = left[1:]; len(left) == 0 {
-					break
-				}
-			}
-			if len(left) > 0 {
-				t.Fatalf("the watch through handle %d stopped without yielding %q", n, left[0].Key)
 			}
 		}
 	}},

@@ -111,7 +111,8 @@ type Part struct {
 //   - Each page of a list is read at its own version, or keys are sorted by the rules of a language.
 //   - A read through one handle lags behind a write through another.
 //   - A deletion is not yielded, or a change is yielded twice.
-//   - A watch of a query does not yield records that leave the query.
+//   - A long list is cut at the limit of one request, or the prefix of a query is taken for a pattern.
+//   - A watch of a query does not yield records that leave the query, does not negate a rule, or has no bookmark for what it leaves out.
 //   - The history was compacted, and a watch from before that continues after it. Or a watch from a version that was never reached waits
 //     for it. Both must end with ErrExpired.
 //   - A bookmark is ahead of a change that has yet to appear.
@@ -122,12 +123,12 @@ type Part struct {
 //   - All leases share one term, or each kind or process has its own terms.
 //   - A term is recorded although decide returned an error or another fence was over. Or it is not recorded because there was nothing to
 //     write.
-//   - Only the first fence is checked.
+//   - Only the first fence is checked, or terms are forgotten with the history.
 //   - A term passes through a float, which rounds it.
 //
 // Strings and bytes:
 //
-//   - A long key is truncated. Keys are folded to one case, or lose trailing spaces.
+//   - A long key, value, or label, or the long name of a lease, is truncated. Keys are folded to one case, or lose trailing spaces.
 //   - Bytes that are not UTF-8 are replaced, NUL is dropped, or JSON in Meta is reformatted.
 //   - Labels or Before are not stored, or an empty Before becomes nil.
 func Run(t *testing.T, open func(t *testing.T) Database) {

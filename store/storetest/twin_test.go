@@ -34,7 +34,8 @@ type twin struct {
 	terms   map[string]uint64
 	more    chan struct{} // closed and replaced by each write
 
-	byKind sync.Map // of a mutant: a *twin for each kind
+	byKind      sync.Map // of a mutant: a *twin for each kind
+	expireTerms bool     // of a mutant: expire forgets the terms
 }
 
 type row struct {
@@ -224,6 +225,9 @@ func (db *twin) expire(string) error {
 	defer db.mu.Unlock()
 	if len(db.rows) > 0 {
 		db.dropLocked(len(db.rows))
+	}
+	if db.expireTerms {
+		clear(db.terms)
 	}
 	return nil
 }

@@ -264,8 +264,12 @@ var expiryCases = []testCase{
 		s := db.open("thing")
 		create(t, s, "web")
 		from := list(t, s).Version
+		_, err := s.Update(patient(t), get(t, s, "web"), store.IfTerm("lease", 2))
+		must(t, err)
 		grow(t, s, "web")
 		db.expire(t, s)
+		_, err = s.Update(patient(t), get(t, s, "web"), store.IfTerm("lease", 1))
+		refused(t, err, store.ErrFenced, opUpdate, s, "web")
 		for _, after := range []informer.Version{0, from} {
 			err := watch(t, patient(t), s, after).ends()
 			refused(t, err, informer.ErrExpired, opWatch, s, "")
