@@ -110,7 +110,7 @@ func TestResetDuringConnectKeepsVersionsCorrect(t *testing.T) {
 
 func checkRestart(t *testing.T, r *restarted, schedule string) {
 	var wrote informer.Version
-	c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{r}},
+	c, _ := newController(t, controller.Config[string]{Reads: []controller.Informer{r}},
 		func(ctx context.Context, _ string) (controller.Result, error) {
 			written.Tell(ctx, objects.Kind, objects.DB, uint64(wrote))
 			return controller.Result{}, nil

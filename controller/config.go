@@ -74,26 +74,26 @@ type Config[K comparable] struct {
 	// ended. It should be longer than the longest reconcile. Zero means never.
 	StuckAfter time.Duration
 
-	// SilentAfter is the time of silence after which Check returns an error for a source: see [informer.Informer.Stale]. A source that is
-	// connected and idle is not silent. Zero means never.
+	// SilentAfter is the time of silence of a source after which Check returns an error for its informer: see [informer.Informer.Stale]. A
+	// source that is connected and idle is not silent. Zero means never.
 	SilentAfter time.Duration
 
 	// DrainTimeout limits the drain of a Run whose context has ended. At the limit, the contexts of the reconciles in flight end,
 	// and the remaining keys wait for the next Run. Defaults to 30 s.
 	DrainTimeout time.Duration
 
-	// Reads are informers whose caches the reconcile function reads and that are not inputs. They are sources of the controller, like the
-	// informers of its inputs: the manager runs them, and no worker starts before they have synced. A cache that is neither here nor in an
-	// input may still be empty when reconcile reads it.
-	Reads []Source
+	// Reads are informers whose caches the reconcile function reads and that are not inputs. They are treated like the informers of the
+	// inputs: the manager runs them, and no worker starts before they have synced. A cache that is neither here nor in an input may still
+	// be empty when reconcile reads it.
+	Reads []Informer
 
 	// StaleReads lets a key be reconciled again before the caches show the writes of its last reconcile. By default, a write to a
-	// store.Store under the context of reconcile holds the key. The hold ends when each source that mirrors the kind of the object has seen
-	// the version of the write, or after 10 s. A write to a kind that no source mirrors does not hold the key. Set StaleReads if reconcile
-	// reads only from stores.
+	// store.Store under the context of reconcile holds the key. The hold ends when each informer that mirrors the kind of the object has
+	// seen the version of the write, or after 10 s. A write to a kind that no informer mirrors does not hold the key. Set StaleReads if
+	// reconcile reads only from stores.
 	StaleReads bool
 
-	// SyncTimeout is the longest time that a Run waits until its sources have synced and its watches have mapped the initial
+	// SyncTimeout is the longest time that a Run waits until its informers have synced and its watches have mapped the initial
 	// objects. Defaults to 2 min.
 	SyncTimeout time.Duration
 

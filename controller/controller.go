@@ -41,7 +41,7 @@ type Controller[K comparable] struct {
 	queue    *workqueue.Queue[K] // of all runs; never shut down. Keys are added through agenda
 	agenda   *agenda.Agenda[K]
 	flights  *streak.Flights[K]    // nil unless Config.CancelSuperseded
-	mirrors  *mirror.Mirrors[K]    // the sources of stores
+	mirrors  *mirror.Mirrors[K]    // the informers of stores
 	attempts attempt.Controller[K] // what they share
 
 	slots atomic.Pointer[Slots] // nil unless the keys are shared
@@ -123,7 +123,7 @@ func New[K comparable](
 		feeds = append(feeds, in.feed(to))
 	}
 	c.inputs = input.NewFeeds(feeds, cfg.Reads)
-	c.mirrors = mirror.New[K](c.inputs.Sources())
+	c.mirrors = mirror.New[K](c.inputs.Informers())
 	var expected []agenda.Expectations[K]
 	for _, e := range cfg.Expectations {
 		expected = append(expected, e)

@@ -38,7 +38,7 @@ func TestNewReportsInvalidFields(t *testing.T) {
 		{"expectations", "x", f, controller.Config[string]{Expectations: []controller.Expectations[string]{nil}}, `controller: new "x": Config.Expectations[0] is nil`},
 		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout is -1ns, must not be negative`},
 		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout is -1ns, must not be negative`},
-		{"reads", "x", f, controller.Config[string]{Reads: []controller.Source{nil}}, `controller: new "x": Config.Reads[0] is nil`},
+		{"reads", "x", f, controller.Config[string]{Reads: []controller.Informer{nil}}, `controller: new "x": Config.Reads[0] is nil`},
 		{"several", "x", f, controller.Config[string]{Timeout: -1, Workers: -1}, "controller: new \"x\": Config.Workers is -1, must not be negative\nConfig.Timeout is -1ns, must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

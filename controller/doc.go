@@ -26,7 +26,7 @@
 //  1. A key is never reconciled twice concurrently; different keys are.
 //  2. After each Add of a key, a reconcile of the key begins, in the current Run or in the next. So a key that is added during
 //     its reconcile is reconciled again. Adds may be merged.
-//  3. No reconcile begins before each source ([Controller.Sources]) has its first list and all objects in it are mapped.
+//  3. No reconcile begins before each informer ([Controller.Informers]) has its first list and all objects in it are mapped.
 //  4. An update maps both the old and the new object, a deletion the last known object. An event adds no key twice. A mapping that failed
 //     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100). Initial lists and resyncs
 //     wait behind changes.
@@ -37,8 +37,8 @@
 //     objects. Attempts, budgets, and parked keys are kept. Objects deleted between two Runs are not reported, as after a restart of the
 //     process.
 //  8. A key that is paused, or whose expectations are not met, is held and not lost. It comes back when you resume it, with the event that
-//     meets the expectations, or when they expire. After a reconcile has written to a store, its key is held until each source of that kind
-//     shows it, for at most 10 s.
+//     meets the expectations, or when they expire. After a reconcile has written to a store, its key is held until each informer of that
+//     kind shows it, for at most 10 s.
 //  9. If a gate (package retry/gate) refuses a reconcile, the key occupies no worker and keeps its place at the gate.
 //  10. If [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began after the caches had seen the version.
 //     If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped. Afterward, there was a moment

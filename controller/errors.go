@@ -29,7 +29,7 @@ var errTimeout = errors.New("controller: the reconcile took too long")
 // errSuperseded is the cause with which the context of a reconcile ends if its key is added again, with Config.CancelSuperseded.
 var errSuperseded = errors.New("controller: superseded by a newer event")
 
-// errSyncTimeout reports that a source or a watch has not synced in time.
+// errSyncTimeout reports that an informer or a watch has not synced in time.
 var errSyncTimeout = errors.New("controller: not synced in time")
 
 // errSilent reports that a source has been silent for Config.SilentAfter.

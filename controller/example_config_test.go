@@ -97,7 +97,7 @@ func countTwice(stale bool) error {
 		counter.Value++
 		_, err := counters.Update(ctx, counter)
 		return controller.Result{}, err
-	}, controller.Config[string]{StaleReads: stale, Reads: []controller.Source{cached}})
+	}, controller.Config[string]{StaleReads: stale, Reads: []controller.Informer{cached}})
 	if err != nil {
 		return err
 	}

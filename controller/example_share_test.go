@@ -56,8 +56,8 @@ func ExampleController_Share() {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	var running wait.Group
-	var source controller.Source = sites
-	running.Start(ctx, source.Run)
+	var cache controller.Informer = sites
+	running.Start(ctx, cache.Run)
 	running.Start(ctx, c.Run)
 	running.Start(ctx, owned.Run)
 	done := map[string]bool{}

@@ -31,7 +31,7 @@ func (e *StuckError) Error() string {
 }
 
 // Check reports whether c makes progress. It returns a [*StuckError] if keys have been ready or in flight for longer than
-// Config.StuckAfter and no reconcile has ended in that time. It returns an error for each source that has been silent for
+// Config.StuckAfter and no reconcile has ended in that time. It returns an error for each informer whose source has been silent for
 // Config.SilentAfter: see [informer.Informer.Stale]. Between Runs, and before the caches have synced, it returns nil.
 //
 // A manager calls Check. It is cheap unless a reconcile is stuck: then it dumps the stacks of all goroutines.
@@ -49,8 +49,8 @@ func (c *Controller[K]) Check() error {
 		}
 	}
 	if c.cfg.SilentAfter > 0 {
-		for _, source := range c.inputs.Silent(c.cfg.SilentAfter) {
-			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, source, after(errSilent, c.cfg.SilentAfter)))
+		for _, name := range c.inputs.Silent(c.cfg.SilentAfter) {
+			errs = append(errs, fmt.Errorf("controller: check %q: %s: %w", c.name, name, after(errSilent, c.cfg.SilentAfter)))
 		}
 	}
 	return errors.Join(errs...)

@@ -101,7 +101,7 @@ func TestSilentSourceIsNamed(t *testing.T) {
 		things, others := promised("things", s), promised("others", other)
 		looptest.Start(t, things.Run)
 		looptest.Start(t, others.Run)
-		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, Reads: []controller.Source{others}}, noop, controller.For(things))
+		c, _ := newController(t, controller.Config[string]{SilentAfter: time.Minute, Reads: []controller.Informer{others}}, noop, controller.For(things))
 		looptest.Start(t, c.Run)
 		time.Sleep(50 * time.Second)
 		s.set(object{Key: "a"})

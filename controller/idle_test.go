@@ -162,11 +162,11 @@ func TestWaitIdleEndsWithContextOrInformer(t *testing.T) {
 	})
 	bubble(t, "an informer that has ended", func(t *testing.T) {
 		inf := newInformer("things", newSource(object{Key: "a"}))
-		source := looptest.Start(t, inf.Run)
+		ran := looptest.Start(t, inf.Run)
 		c, _ := newController(t, controller.Config[string]{}, noop, controller.For(inf))
 		looptest.Start(t, c.Run)
 		require.NoError(t, boundedIdle(c))
-		require.NoError(t, source.Stop())
+		require.NoError(t, ran.Stop())
 		err := boundedIdle(c)
 		require.ErrorIs(t, err, informer.ErrEnded)
 		assert.Contains(t, err.Error(), "things")

@@ -37,7 +37,7 @@ type KeyInfo struct {
 // [Controller.Inspect] returns it.
 //
 // A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, the text of any key names it. Otherwise, a
-// text only names a key that the controller or the cache of one of its sources holds. Finding that key takes time proportional to the
+// text only names a key that the controller or the cache of one of its informers holds. Finding that key takes time proportional to the
 // number of keys. If several keys have the same text, the first that is found counts.
 //
 // All methods are safe for concurrent use. None holds a lock of the queue for more than 128 keys at a time.
@@ -220,8 +220,8 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 			return k.Key, true
 		}
 	}
-	for _, s := range i.c.inputs.Sources() {
-		if cache, ok := s.(interface{ Keys() iter.Seq[K] }); ok {
+	for _, in := range i.c.inputs.Informers() {
+		if cache, ok := in.(interface{ Keys() iter.Seq[K] }); ok {
 			for key := range cache.Keys() {
 				if attempt.Text(key) == text {
 					return key, true

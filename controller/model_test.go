@@ -222,7 +222,7 @@ func model(t *testing.T, seed uint64) {
 			Debounce: time.Duration(r.IntN(3)) * 200 * time.Millisecond,
 			Group:    func(key string) string { return key[1:] }, GroupLimit: r.IntN(3),
 		},
-		Reads:        []controller.Source{inf},
+		Reads:        []controller.Informer{inf},
 		Expectations: []controller.Expectations[string]{exp}, CancelSuperseded: r.IntN(2) == 0,
 	}
 	if r.IntN(2) == 0 {

@@ -15,7 +15,7 @@ import (
 func TestNilArgumentsAreRejected(t *testing.T) {
 	for want, cfg := range map[string]controller.Config[string]{
 		"Expectations[0] is nil":                   {Expectations: []controller.Expectations[string]{(*expectations.Versions[string])(nil)}},
-		"Reads[1] is nil":                          {Reads: []controller.Source{newInformer("a", newSource()), (*informer.Informer[string, object])(nil)}},
+		"Reads[1] is nil":                          {Reads: []controller.Informer{newInformer("a", newSource()), (*informer.Informer[string, object])(nil)}},
 		"Queue.RateLimiter is a nil *workqueue.Bu": {Queue: workqueue.Config[string]{RateLimiter: (*workqueue.BucketRateLimiter[string])(nil)}},
 	} {
 		_, err := controller.New("x", noop, cfg)

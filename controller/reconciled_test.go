@@ -87,11 +87,11 @@ func TestWaitReconciledFindsCachesOfWrites(t *testing.T) {
 		behind := must(informer.New(late{sites, 2 * time.Minute}, store.Key, informer.Config{Name: "sites, later"}))
 		seenServers := must(informer.New(late{servers, time.Hour}, store.Key, informer.Config{Name: "servers"}))
 		polled := newInformer("no store", newSource(object{Key: "a"}))
-		for _, inf := range []controller.Source{seenSites, behind, seenServers, polled} {
+		for _, inf := range []controller.Informer{seenSites, behind, seenServers, polled} {
 			looptest.Start(t, inf.Run)
 		}
 		for _, stale := range []bool{false, true} {
-			c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{behind}, StaleReads: stale}, noop,
+			c, _ := newController(t, controller.Config[string]{Reads: []controller.Informer{behind}, StaleReads: stale}, noop,
 				controller.For(seenSites), controller.For(seenServers), controller.For(polled))
 			r := looptest.Start(t, c.Run)
 			synctest.Wait()
@@ -109,7 +109,7 @@ func TestWaitReconciledFindsCachesOfWrites(t *testing.T) {
 			require.NoError(t, c.WaitReconciled(t.Context(), key))
 			assert.Zero(t, shown(), "no cache is asked")
 			require.NoError(t, c.WaitReconciled(t.Context(), key, site))
-			assert.Equal(t, 2, shown(), "every source of the kind, also one that is only read")
+			assert.Equal(t, 2, shown(), "every informer of the kind, also one that is only read")
 			require.NoError(t, c.WaitReconciled(t.Context(), key, site, server))
 			assert.Equal(t, 3, shown())
 			deleted := must(sites.Delete(t.Context(), key))
@@ -117,7 +117,7 @@ func TestWaitReconciledFindsCachesOfWrites(t *testing.T) {
 			assert.Equal(t, 1, shown())
 
 			err := c.WaitReconciled(t.Context(), key, store.Object[int]{Kind: "Disk", Version: 1})
-			require.EqualError(t, err, `controller: wait for "test" to reconcile `+key+`: no source of the controller mirrors a store of kind "Disk"`)
+			require.EqualError(t, err, `controller: wait for "test" to reconcile `+key+`: no informer of the controller mirrors a store of kind "Disk"`)
 			require.NoError(t, r.Stop())
 		}
 	})

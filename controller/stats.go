@@ -34,7 +34,7 @@ type Stats struct {
 	//
 	//   - "pause": PauseKey.
 	//   - "drain": the key was added while a Run drains, and waits for the next Run.
-	//   - "cache" and the name of a source: the cache does not yet show what the last reconcile of the key wrote.
+	//   - "cache" and the name of an informer: the cache does not yet show what the last reconcile of the key wrote.
 	//   - "expectations" and a name: one of Config.Expectations. The name is the result of its method Name() string, or, without that
 	//     method, its number, counted from 1.
 	//
@@ -44,8 +44,8 @@ type Stats struct {
 	// OldestHeld has, by the same reasons, for how long the oldest held key has been held. It is 0 if no key is held.
 	OldestHeld map[string]time.Duration
 
-	// CacheLag has, by the name of a source, how long the cache took to show the last write of a reconcile of this controller. If a write
-	// has been missing for longer, CacheLag has that time. It has no entry for a source that mirrors no store, or to which nothing was
+	// CacheLag has, by the name of an informer, how long the cache took to show the last write of a reconcile of this controller. If a write
+	// has been missing for longer, CacheLag has that time. It has no entry for an informer that mirrors no store, or to which nothing was
 	// written. It is empty with Config.StaleReads.
 	CacheLag map[string]time.Duration
 

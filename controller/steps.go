@@ -18,7 +18,7 @@ import (
 //		report, ok := c.Step(ctx, key)
 //	}
 //
-// While c is connected, no key is ready before its sources have synced. Goroutines retry mappings that failed, until ctx ends or
+// While c is connected, no key is ready before its informers have synced. Goroutines retry mappings that failed, until ctx ends or
 // disconnect is called.
 //
 // disconnect detaches the watches and waits for these goroutines. It may be called twice. Keys that were added stay in the queue.

@@ -20,7 +20,7 @@ func TestCachesSyncBeforeAnyWorkerRuns(t *testing.T) {
 		things, others := newInformer("things", watched), newInformer("others", read)
 		looptest.Start(t, things.Run)
 		looptest.Start(t, others.Run)
-		reads := []controller.Source{others}
+		reads := []controller.Informer{others}
 		c, reports := newController(t, controller.Config[string]{Reads: reads}, func(context.Context, string) (controller.Result, error) {
 			_, ok := things.Get("a")
 			assert.True(t, ok)
@@ -71,7 +71,7 @@ func TestUnsyncedCacheIsNamedAndBlocksReconciles(t *testing.T) {
 			looptest.Start(t, bad.Run)
 			cfg := controller.Config[string]{}
 			if wait {
-				cfg.Reads = []controller.Source{bad}
+				cfg.Reads = []controller.Informer{bad}
 				cfg.SyncTimeout = time.Minute
 			}
 			inputs := []controller.Input[string]{controller.For(good), controller.For(bad)}
@@ -154,17 +154,17 @@ func TestRunWithCanceledContextDoesNothing(t *testing.T) {
 func TestSourcesListsEachInputAndReadOnce(t *testing.T) {
 	things, others, read := newInformer("things", newSource()), newInformer("others", newSource()), newInformer("read", newSource())
 	uncomparable := list{read}
-	c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{read, things, uncomparable, uncomparable}}, noop,
+	c, _ := newController(t, controller.Config[string]{Reads: []controller.Informer{read, things, uncomparable, uncomparable}}, noop,
 		controller.For(things), controller.Watches(others, owner), controller.For(things).When(changed(value)))
-	assert.Equal(t, []controller.Source{things, others, read, uncomparable, uncomparable}, c.Sources())
-	clear(c.Sources())
-	assert.Len(t, c.Sources(), 5, "the caller may change what it gets")
+	assert.Equal(t, []controller.Informer{things, others, read, uncomparable, uncomparable}, c.Informers())
+	clear(c.Informers())
+	assert.Len(t, c.Informers(), 5, "the caller may change what it gets")
 	c, _ = newController(t, controller.Config[string]{}, noop)
-	assert.Empty(t, c.Sources())
+	assert.Empty(t, c.Informers())
 }
 
-// list is a source whose type cannot be compared.
-type list []controller.Source
+// list is an informer whose type cannot be compared.
+type list []controller.Informer
 
 func (l list) Name() string                  { return l[0].Name() }
 func (l list) Synced() <-chan struct{}       { return l[0].Synced() }
@@ -177,7 +177,7 @@ func TestRunReportsSourcesThatNobodyRuns(t *testing.T) {
 		good, mute, forgotten := newInformer("good", newSource()), newInformer("mute", stuck), newInformer("forgotten", newSource())
 		looptest.Start(t, good.Run)
 		looptest.Start(t, mute.Run)
-		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{forgotten}}, noop,
+		c, _ := newController(t, controller.Config[string]{Reads: []controller.Informer{forgotten}}, noop,
 			controller.For(good), controller.For(mute))
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, controller.ErrSyncTimeout)

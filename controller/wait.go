@@ -22,7 +22,7 @@ type Written interface {
 //	site, err := sites.Update(ctx, site)
 //	err = c.WaitReconciled(ctx, site.Key, site)
 //
-// It waits for each object in every source of c ([Controller.Sources]) that mirrors the kind of the object. For a source that is not a
+// It waits for each object in every informer of c ([Controller.Informers]) that mirrors the kind of the object. For a source that is not a
 // store, call [informer.Informer.WaitForVersion] first. Without objects, the reconcile must begin after the call of WaitReconciled.
 //
 // If no such reconcile is in flight, WaitReconciled adds the key. So it works for an old write, and for a key that no mapper
@@ -31,7 +31,7 @@ type Written interface {
 // A reconcile succeeds if it returns no error. If it is unfinished or fails, WaitReconciled waits for the next attempt. If the key
 // is parked instead, it returns an error that wraps [ErrParked] and the error of the reconcile. It also returns an error if ctx ends
 // first, which wraps the cause of ctx; if an informer ends, which wraps [informer.ErrEnded]; if the key belongs to another replica
-// ([Controller.Share]); and at once if no source mirrors the kind of an object. It panics as Add does, and if an object is nil.
+// ([Controller.Share]); and at once if no informer mirrors the kind of an object. It panics as Add does, and if an object is nil.
 func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Written) error {
 	checkKey(key)
 	seen, err := c.shows(wrote)
@@ -53,7 +53,7 @@ func (c *Controller[K]) shows(wrote []Written) (seen []cacheAt, err error) {
 		kind, version := w.At()
 		caches := c.mirrors.Of(kind)
 		if len(caches) == 0 {
-			return nil, fmt.Errorf("no source of the controller mirrors a store of kind %q", kind)
+			return nil, fmt.Errorf("no informer of the controller mirrors a store of kind %q", kind)
 		}
 		for _, cache := range caches {
 			seen = append(seen, cacheAt{cache, version})

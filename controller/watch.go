@@ -33,7 +33,7 @@ type Input[K comparable] interface {
 //
 // After a gap, a list counts as an update of every object, unless the source is an [informer.Equaler], as every store is.
 //
-// A manager runs the informer: see [Controller.Sources]. As after a restart of the process, a Run does not learn of objects that
+// A manager runs the informer: see [Controller.Informers]. As after a restart of the process, a Run does not learn of objects that
 // were deleted before it began. If a deletion requires work, use a mark on the object, such as a finalizer, or compare with the
 // actual state.
 //
@@ -41,14 +41,14 @@ type Input[K comparable] interface {
 type Watch[K comparable, T any] struct {
 	rules    input.Rules[T]
 	priority int
-	source   informer.Syncer
+	informer informer.Syncer
 	make     func(o input.Origin[K], r input.Rules[T]) *input.Feed[K]
 }
 
 // For returns the watch of the objects that the controller reconciles. Each adds its own key.
 func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 	mustHave("For", "informer", inf == nil)
-	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+	return Watch[K, T]{informer: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
 		return input.Own(o, r, inf)
 	}}
 }
@@ -57,7 +57,7 @@ func For[K comparable, T any](inf *informer.Informer[K, T]) Watch[K, T] {
 // controls it, if that object is of the given kind. A child that changes its owner adds the keys of both owners.
 func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object[C]] {
 	mustHave("Owns", "informer", inf == nil)
-	return Watch[string, store.Object[C]]{source: inf, make: func(
+	return Watch[string, store.Object[C]]{informer: inf, make: func(
 		o input.Origin[string], r input.Rules[store.Object[C]],
 	) *input.Feed[string] {
 		return input.Pointing(o, r, inf, func(child store.Object[C]) (key string, ok bool) {
@@ -82,7 +82,7 @@ func Watches[K, S comparable, T any](
 ) Watch[K, T] {
 	mustHave("Watches", "informer", inf == nil)
 	mustHave("Watches", "function", to == nil)
-	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+	return Watch[K, T]{informer: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
 		return input.Mapped(o, r, inf, to)
 	}}
 }
@@ -97,7 +97,7 @@ func Handles[K, S comparable, T any](
 ) Watch[K, T] {
 	mustHave("Handles", "informer", inf == nil)
 	mustHave("Handles", "handler", handler == nil)
-	return Watch[K, T]{source: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
+	return Watch[K, T]{informer: inf, make: func(o input.Origin[K], r input.Rules[T]) *input.Feed[K] {
 		return input.Handled(o, r, inf, handler)
 	}}
 }
@@ -138,28 +138,27 @@ func (w Watch[K, T]) feed(to *input.Target[K]) *input.Feed[K] {
 	if w.make == nil {
 		panic("controller: New called with a zero Watch")
 	}
-	return w.make(input.Origin[K]{To: to, Name: w.source.Name(), Priority: w.priority}, w.rules)
+	return w.make(input.Origin[K]{To: to, Name: w.informer.Name(), Priority: w.priority}, w.rules)
 }
 
-// Source fills a cache until its context ends. An [informer.Informer] is a source.
-//
-// If a source has a method Check() error, the manager calls it.
-type Source interface {
+// Informer is an [informer.Informer] without its types. Another type with these methods fills a cache in its own way. If it has a method
+// Check() error, the manager calls it.
+type Informer interface {
 	informer.Syncer
 
-	// Run blocks until ctx ends. A manager calls it once, unless the source fails and the manager starts it again.
+	// Run blocks until ctx ends. A manager calls it once, unless the informer fails and the manager starts it again.
 	Run(ctx context.Context) error
 }
 
-// Sources returns the informers of the inputs of c, and Config.Reads, each once. A manager runs them. Without a manager, the
+// Informers returns the informers of the inputs of c, and Config.Reads, each once. A manager runs them. Without a manager, the
 // program calls Run of each. Run of c does not run them: it is called once per term, an informer runs only once, and two
 // controllers may watch the same informer.
-func (c *Controller[K]) Sources() []Source {
-	sources := make([]Source, len(c.inputs.Sources()))
-	for i, s := range c.inputs.Sources() {
-		sources[i] = s
+func (c *Controller[K]) Informers() []Informer {
+	informers := make([]Informer, len(c.inputs.Informers()))
+	for i, in := range c.inputs.Informers() {
+		informers[i] = in
 	}
-	return sources
+	return informers
 }
 
 // mustHave panics if an argument of a call is nil.

@@ -36,7 +36,7 @@ var objects = written.Clock{Kind: "Object", DB: 1}
 
 // newWriter returns a writer of a source at version 2, and two more sources of its kind: one in another database, and one of
 // another kind.
-func newWriter(t *testing.T, cfg controller.Config[string], reads ...controller.Source) *writer {
+func newWriter(t *testing.T, cfg controller.Config[string], reads ...controller.Informer) *writer {
 	w := &writer{stepped: &stepped{src: newSource(object{Key: "a"}, object{Key: "b"})}}
 	w.inf = must(informer.New(informer.ListWatcher[object](kinded{w.src, objects}), keyOf, informer.Config{Name: "things"}))
 	w.steps = must(w.inf.Steps(t.Context()))
@@ -130,7 +130,7 @@ func TestKeyIsHeldUntilCacheShowsItsWrites(t *testing.T) {
 		w.write(t, objects, 1)
 		assert.True(t, w.runs(t))
 	})
-	bubble(t, "a kind that no source mirrors, and another database", func(t *testing.T) {
+	bubble(t, "a kind that no informer mirrors, and another database", func(t *testing.T) {
 		w := newWriter(t, controller.Config[string]{})
 		w.write(t, written.Clock{Kind: "Other", DB: 1}, 9)
 		assert.True(t, w.runs(t))
@@ -147,7 +147,7 @@ func TestKeyIsHeldUntilCacheShowsItsWrites(t *testing.T) {
 		synctest.Wait()
 		assert.True(t, w.runs(t))
 	})
-	bubble(t, "every source of the kind, also one that reconcile only reads", func(t *testing.T) {
+	bubble(t, "every informer of the kind, also one that reconcile only reads", func(t *testing.T) {
 		other := newSource(object{Key: "a"})
 		read := must(informer.New(informer.Filter(informer.ListWatcher[object](kinded{other, objects}),
 			func(object) bool { return true }), keyOf, informer.Config{}))
@@ -203,7 +203,7 @@ func TestKeyIsHeldUntilCacheShowsItsWrites(t *testing.T) {
 func TestDisconnectStopsVersionNotifications(t *testing.T) {
 	for _, stale := range []bool{false, true} {
 		r := &restarted{}
-		c, _ := newController(t, controller.Config[string]{Reads: []controller.Source{r}, StaleReads: stale}, noop)
+		c, _ := newController(t, controller.Config[string]{Reads: []controller.Informer{r}, StaleReads: stale}, noop)
 		disconnect, err := c.Connect(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, stale, r.tell == nil)

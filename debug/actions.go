@@ -29,7 +29,7 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 	}
 	in := c.Inspect()
 	if id := target.Get("id"); id != "" {
-		if key, ok = lookUp(c, sourcesOf(c), id); !ok {
+		if key, ok = lookUp(c, cachesOf(c), id); !ok {
 			http.Error(w, "There is no such key.", http.StatusNotFound)
 			return
 		}

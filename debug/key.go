@@ -14,10 +14,10 @@ import (
 // keyPage is the page of one key.
 type keyPage struct {
 	header
-	Queue  string   `json:"queue,omitempty"`
-	Source string   `json:"source,omitempty"`
-	Name   string   `json:"name"` // the text of the key
-	Why    []string `json:"why,omitempty"`
+	Queue    string   `json:"queue,omitempty"`
+	Informer string   `json:"informer,omitempty"`
+	Name     string   `json:"name"` // the text of the key
+	Why      []string `json:"why,omitempty"`
 
 	Key         *keyView     `json:"key,omitempty"`  // the state in the queue; none without a queue
 	Slot        *slotView    `json:"slot,omitempty"` // that holds the key; none without slots
@@ -40,21 +40,21 @@ func (h *Handler) key(r *http.Request) (page, error) {
 	ps := h.parts()
 	h.sample(ps)
 	form := r.URL.Query()
-	k := &keyPage{header: h.header(ps, form.Get("queue")), Queue: form.Get("queue"), Source: form.Get("source"), Name: form.Get("key")}
+	k := &keyPage{header: h.header(ps, form.Get("queue")), Queue: form.Get("queue"), Informer: form.Get("informer"), Name: form.Get("key")}
 	c, isQueue := find[aController](ps, k.Queue)
 	if k.Queue != "" && !isQueue {
 		return page{}, notFound("There is no controller %q.", k.Queue)
 	}
-	var sources []source
+	var caches []cached
 	if isQueue {
-		sources = sourcesOf(c)
-	} else if in, ok := find[anInformer](ps, k.Source); ok {
-		sources = []source{{k.Source, in}}
+		caches = cachesOf(c)
+	} else if in, ok := find[anInformer](ps, k.Informer); ok {
+		caches = []cached{{k.Informer, in}}
 	} else {
-		return page{}, notFound("There is no informer %q.", k.Source)
+		return page{}, notFound("There is no informer %q.", k.Informer)
 	}
 	if id := form.Get("id"); id != "" {
-		name, ok := lookUp(c, sources, id)
+		name, ok := lookUp(c, caches, id)
 		if !ok {
 			return page{}, notFound("There is no key with the digest %q.", id)
 		}
@@ -62,7 +62,7 @@ func (h *Handler) key(r *http.Request) (page, error) {
 	}
 	k.Objects = []objectView{}
 	var about []store.Ref
-	for _, s := range sources {
+	for _, s := range caches {
 		if obj, ok := s.get(k.Name); ok {
 			v := h.objectView(s, obj)
 			if v.Kind != "" {
@@ -107,7 +107,7 @@ func (k *keyPage) ActLink() string  { return "act" + strings.TrimPrefix(k.link()
 
 func (k *keyPage) link() string {
 	if k.Queue == "" {
-		return sourceLink(k.Source, k.Name)
+		return informerLink(k.Informer, k.Name)
 	}
 	return keyLink(k.Queue, k.Name)
 }

@@ -20,7 +20,7 @@ import (
 
 // objectView is an object of a cache.
 type objectView struct {
-	Source     string            `json:"source"`
+	Informer   string            `json:"informer"`
 	Kind       string            `json:"kind,omitempty"` // this and the following fields are for objects of a store
 	Key        string            `json:"key,omitempty"`
 	UID        string            `json:"uid,omitempty"`
@@ -37,22 +37,22 @@ type objectView struct {
 // mostValue is the largest value that a page shows, in bytes of JSON.
 const mostValue = 64 << 10
 
-// source is an informer without its type parameters.
-type source struct {
+// cached is the cache of an informer, without its type parameters.
+type cached struct {
 	name  string
 	value any
 }
 
-// sourcesOf returns the sources of a controller.
-func sourcesOf(c aController) (sources []source) {
-	for _, s := range c.Sources() {
-		sources = append(sources, source{s.Name(), s})
+// cachesOf returns the caches of the informers of a controller.
+func cachesOf(c aController) (caches []cached) {
+	for _, s := range c.Informers() {
+		caches = append(caches, cached{s.Name(), s})
 	}
-	return sources
+	return caches
 }
 
 // all iterates over the keys and objects of the cache. It yields nothing if s is not an informer.
-func (s source) all() iter.Seq2[reflect.Value, reflect.Value] {
+func (s cached) all() iter.Seq2[reflect.Value, reflect.Value] {
 	all := reflect.ValueOf(s.value).MethodByName("All")
 	if !all.IsValid() || all.Type().NumIn() != 0 || all.Type().NumOut() != 1 || !all.Type().Out(0).CanSeq2() {
 		return func(func(reflect.Value, reflect.Value) bool) {}
@@ -61,7 +61,7 @@ func (s source) all() iter.Seq2[reflect.Value, reflect.Value] {
 }
 
 // get returns the object whose key has the given text.
-func (s source) get(text string) (obj any, ok bool) {
+func (s cached) get(text string) (obj any, ok bool) {
 	get := reflect.ValueOf(s.value).MethodByName("Get")
 	if !get.IsValid() || get.Type().NumIn() != 1 || get.Type().NumOut() != 2 {
 		return nil, false
@@ -87,8 +87,8 @@ func (s source) get(text string) (obj any, ok bool) {
 }
 
 // objectView returns the view of an object.
-func (h *Handler) objectView(s source, obj any) (v objectView) {
-	v.Source = s.name
+func (h *Handler) objectView(s cached, obj any) (v objectView) {
+	v.Informer = s.name
 	if o, ok := storedOf(reflect.ValueOf(obj)); ok {
 		v.Kind, v.Key, v.UID, v.Version, v.Generation = o.Kind, o.Key, o.UID, uint64(o.Version), o.Generation
 		v.Created, v.Deleting = o.Created, o.Deleting
@@ -248,7 +248,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 			continue
 		}
 		queue := ps.queueOf(p.value)
-		for _, v := range (source{p.name, p.value}).all() {
+		for _, v := range (cached{p.name, p.value}).all() {
 			if v.Kind() == reflect.Interface {
 				v = v.Elem()
 			}
@@ -259,7 +259,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 			if nodes[o.Ref()] != nil {
 				continue
 			}
-			link := sourceLink(p.name, o.Key)
+			link := informerLink(p.name, o.Key)
 			if queue != "" {
 				link = keyLink(queue, o.Key)
 			}
@@ -279,10 +279,10 @@ func nodesOf(ps parts) map[store.Ref]*node {
 	return nodes
 }
 
-// queueOf returns the controller whose first source is s: the controller that reconciles its objects.
+// queueOf returns the controller whose first informer is s: the controller that reconciles its objects.
 func (ps parts) queueOf(s any) (name string) {
 	each(ps, func(n string, c aController) {
-		if sources := c.Sources(); name == "" && len(sources) > 0 && same(sources[0], s) {
+		if informers := c.Informers(); name == "" && len(informers) > 0 && same(informers[0], s) {
 			name = n
 		}
 	})
@@ -341,7 +341,7 @@ func digest(key string) string {
 }
 
 // lookUp returns the key with a digest, of a controller or of its sources.
-func lookUp(c aController, sources []source, id string) (key string, ok bool) {
+func lookUp(c aController, caches []cached, id string) (key string, ok bool) {
 	if c != nil {
 		for k := range c.Inspect().Keys() {
 			if len(k.Key) > mostInLink && digest(k.Key) == id {
@@ -349,7 +349,7 @@ func lookUp(c aController, sources []source, id string) (key string, ok bool) {
 			}
 		}
 	}
-	for _, s := range sources {
+	for _, s := range caches {
 		for k := range s.all() {
 			if text := fmt.Sprint(k.Interface()); len(text) > mostInLink && digest(text) == id {
 				return text, true

@@ -176,8 +176,8 @@ func (h *Handler) overview(r *http.Request) (page, error) {
 	o.Queues = h.queues(ps)
 	lags := make(map[string]float64)
 	for _, q := range o.Queues {
-		for source, lag := range q.CacheLag {
-			lags[source] = max(lags[source], lag)
+		for name, lag := range q.CacheLag {
+			lags[name] = max(lags[name], lag)
 		}
 	}
 	each(ps, func(name string, in anInformer) {
@@ -243,8 +243,8 @@ func (h *Handler) controllerView(name string, s controller.Stats) queueView {
 	for by, age := range s.OldestHeld {
 		v.OldestHeld[by] = age.Seconds()
 	}
-	for source, lag := range s.CacheLag {
-		v.CacheLag[source] = lag.Seconds()
+	for name, lag := range s.CacheLag {
+		v.CacheLag[name] = lag.Seconds()
 	}
 	for outcome, n := range s.Outcomes {
 		v.Outcomes[strings.ToLower(outcome.String())] = n

@@ -27,7 +27,7 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 				"queues.0.inFlight": "1", "queues.0.parked": "1", "queues.0.heldBy.pause": "1", "queues.0.workers": "4",
 				"informers.0.name": "sites", "informers.0.objects": "6", "informers.0.synced": "true",
 				"features.0.name": "FastStart", "features.0.enabled": "true", "features.1.enabled": "false",
-				"parts.0.kind": "source", "recorders.0.recorded": "5",
+				"parts.0.kind": "informer", "recorders.0.recorded": "5",
 			}},
 			{"queue?name=sites", []string{"sites/lisbon", "in flight", "delayed", "1 to 6 of 6", "the quota of region sa"}, map[string]string{
 				"state": "all", "counts.all": "6", "counts.parked": "1", "counts.failing": "2", "keys.0.key": "sites/lisbon",
@@ -53,7 +53,7 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 			{"key?queue=checks&key=lisbon/server-0", []string{"Site", "sites/lisbon"}, map[string]string{
 				"tree.0.key": "sites/lisbon", "tree.0.children.0.self": "true", "tree.0.children.0.controls": "true",
 			}},
-			{"key?source=servers&key=lisbon/server-0", []string{"small"}, map[string]string{"objects.0.value.size": "small"}},
+			{"key?informer=servers&key=lisbon/server-0", []string{"small"}, map[string]string{"objects.0.value.size": "small"}},
 		} {
 			body := read(t, s.Page, tt.target)
 			for _, want := range tt.page {
@@ -69,7 +69,7 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 
 func TestUnknownPathsAreNotFound(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
-		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?source=nobody&key=a", "key", "key?queue=sites&id=2000-abc", "assets/page.css"} {
+		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?informer=nobody&key=a", "key", "key?queue=sites&id=2000-abc", "assets/page.css"} {
 			assert.Equal(t, http.StatusNotFound, ask(s.Page, http.MethodGet, target, nil).StatusCode, target)
 		}
 		for _, target := range []string{"page.css", "page.js", "icon.svg"} {

@@ -19,7 +19,7 @@ type (
 	aController interface {
 		Stats() controller.Stats
 		Inspect() controller.Inspector
-		Sources() []controller.Source
+		Informers() []controller.Informer
 	}
 	aQueue interface {
 		Stats() workqueue.Stats
@@ -55,7 +55,7 @@ func isKnown(p any) bool {
 	return false
 }
 
-// part is a part of the manager, a source of a part, or a part that was added.
+// part is a part of the manager, an informer of a part, or a part that was added.
 type part struct {
 	name    string
 	value   any
@@ -93,8 +93,8 @@ func (ps *parts) add(p part) {
 		return
 	}
 	ps.all = append(ps.all, p)
-	if needs, ok := p.value.(interface{ Sources() []controller.Source }); ok {
-		for _, s := range needs.Sources() {
+	if needs, ok := p.value.(interface{ Informers() []controller.Informer }); ok {
+		for _, s := range needs.Informers() {
 			ps.add(part{name: s.Name(), value: s})
 		}
 	}

@@ -217,8 +217,8 @@ func queueLink(name, state, query string, number int) string {
 // keyLink returns the link to the page of a key.
 func keyLink(queue, key string) string { return linkTo("queue", queue, key) }
 
-// sourceLink returns the link to the page of an object without a controller.
-func sourceLink(source, key string) string { return linkTo("source", source, key) }
+// informerLink returns the link to the page of an object without a controller.
+func informerLink(informer, key string) string { return linkTo("informer", informer, key) }
 
 func linkTo(what, name, key string) string {
 	form := url.Values{what: {name}}

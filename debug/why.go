@@ -16,8 +16,8 @@ import (
 type situation struct {
 	stats     controller.Stats
 	managed   *manager.PartStats // nil if the manager does not run the controller
-	sources   int
-	unsynced  []string       // sources
+	informers int
+	unsynced  []string       // informers
 	elections []electionView // of the manager
 	slot      *slotView      // of the key; nil if it has none
 	slots     int            // of the manager
@@ -27,8 +27,8 @@ type situation struct {
 func situationOf(ps parts, c aController, key string) situation {
 	at := situation{stats: c.Stats()}
 	slot, shared := c.Inspect().Slot(key)
-	for _, s := range c.Sources() {
-		at.sources++
+	for _, s := range c.Informers() {
+		at.informers++
 		if in, ok := s.(anInformer); ok && !in.HasSynced() {
 			at.unsynced = append(at.unsynced, s.Name())
 		}
@@ -117,7 +117,7 @@ func (k *keyPage) state(at situation) string {
 	switch {
 	case !k.Running || at.elsewhere(now) != "":
 		return "" // another replica may be reconciling it
-	case len(k.Objects) == 0 && at.sources > 0:
+	case len(k.Objects) == 0 && at.informers > 0:
 		return "Nothing to do: no cache of this controller has an object with this key."
 	}
 	return "Nothing to do: there has been no change since its last reconcile."

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// Add adds parts and their sources. Parts that are there when their stage begins start concurrently. A part that is added during its stage
-// starts as soon as the sources that were added before it, and its own, have synced.
+// Add adds parts and their informers. Parts that are there when their stage begins start concurrently. A part that is added during its
+// stage starts as soon as the informers that were added before it, and its own, have synced.
 //
-// Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its sources
-// is being removed (ErrExists too); or if the manager is stopping or has ended ([ErrStopped]). An added source may have the name of a part
-// that is not a source. Add panics if a part or a source is nil.
+// Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its informers
+// is being removed (ErrExists too); or if the manager is stopping or has ended ([ErrStopped]). An added informer may have the name of a
+// part that is not an informer. Add panics if a part or an informer is nil.
 func (m *Manager) Add(parts ...Part) error {
-	var made, sources []*part
+	var made, informers []*part
 	for _, p := range parts {
 		p := newPart(p)
 		made = append(made, p)
-		for _, s := range sourcesOf(p.value) {
-			mustPart(fmt.Sprintf("Sources of %q", p.name), s)
-			i := slices.IndexFunc(sources, func(other *part) bool { return other.is(s) })
+		for _, in := range informersOf(p.value) {
+			mustPart(fmt.Sprintf("Informers of %q", p.name), in)
+			i := slices.IndexFunc(informers, func(other *part) bool { return other.is(in) })
 			if i < 0 {
-				i = len(sources)
-				sources = append(sources, newSource(s))
+				i = len(informers)
+				informers = append(informers, newInformer(in))
 			}
-			if !slices.Contains(p.sources, sources[i]) {
-				p.sources = append(p.sources, sources[i])
+			if !slices.Contains(p.informers, informers[i]) {
+				p.informers = append(p.informers, informers[i])
 			}
 		}
 	}
-	if err := m.addAll(made, sources); err != nil {
+	if err := m.addAll(made, informers); err != nil {
 		return err
 	}
 	for _, p := range made { // not before, because a part that is refused must stay as it is; and not under the lock
@@ -44,8 +44,8 @@ func (m *Manager) Add(parts ...Part) error {
 	return nil
 }
 
-// addAll adds all parts and their sources, or none.
-func (m *Manager) addAll(made, sources []*part) error {
+// addAll adds all parts and their informers, or none.
+func (m *Manager) addAll(made, informers []*part) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var errs []error
@@ -54,13 +54,13 @@ func (m *Manager) addAll(made, sources []*part) error {
 			errs = append(errs, fmt.Errorf("manager: add %s %q: %w", p.kind, p.name, err))
 		}
 	}
-	for _, s := range sources {
-		there := m.thereLocked(s.value)
-		if i := slices.IndexFunc(made, func(p *part) bool { return p.is(s.value) }); there == nil && i >= 0 {
+	for _, in := range informers {
+		there := m.thereLocked(in.value)
+		if i := slices.IndexFunc(made, func(p *part) bool { return p.is(in.value) }); there == nil && i >= 0 {
 			there = made[i]
 		}
-		if there != nil && (there.removed || there.kind != kindSource) {
-			errs = append(errs, fmt.Errorf("manager: add source %q: %w", s.name, ErrExists))
+		if there != nil && (there.removed || there.kind != kindInformer) {
+			errs = append(errs, fmt.Errorf("manager: add informer %q: %w", in.name, ErrExists))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -83,7 +83,7 @@ func (m *Manager) refusalLocked(p *part, others []*part) error {
 		return ErrExists
 	case slices.ContainsFunc(others, func(o *part) bool { return o.kind == p.kind && o.name == p.name || o.is(p.value) }):
 		return ErrExists
-	case there != nil && (there.listed || there.removed || p.kind != kindSource):
+	case there != nil && (there.listed || there.removed || p.kind != kindInformer):
 		return ErrExists
 	case m.stoppingLocked():
 		return ErrStopped
@@ -95,26 +95,26 @@ func (m *Manager) refusalLocked(p *part, others []*part) error {
 
 // addLocked adds p, after refusalLocked returned nil.
 func (m *Manager) addLocked(p *part) {
-	for i, s := range p.sources {
-		p.sources[i] = m.sourceLocked(s)
-		p.sources[i].needs++
+	for i, in := range p.informers {
+		p.informers[i] = m.informerLocked(in)
+		p.informers[i].needs++
 	}
-	if p.kind != kindSource {
+	if p.kind != kindInformer {
 		m.enlistLocked(p)
 		return
 	}
-	there := m.sourceLocked(p)
-	there.sources, there.listed = p.sources, true
+	there := m.informerLocked(p)
+	there.informers, there.listed = p.informers, true
 	there.needs++
 }
 
-// sourceLocked returns the known source that equals s, or adds s.
-func (m *Manager) sourceLocked(s *part) *part {
-	if there := m.thereLocked(s.value); there != nil {
+// informerLocked returns the known informer that equals in, or adds in.
+func (m *Manager) informerLocked(in *part) *part {
+	if there := m.thereLocked(in.value); there != nil {
 		return there
 	}
-	m.enlistLocked(s)
-	return s
+	m.enlistLocked(in)
+	return in
 }
 
 // enlistLocked adds p to the parts, and starts it if its stage has begun.
@@ -127,24 +127,24 @@ func (m *Manager) enlistLocked(p *part) {
 	}
 }
 
-// Remove stops the part of the given name gracefully, and then each of its sources that no other part needs. It returns when they have
-// ended. If both a source and another part with that name were added, Remove removes the other part first. A source that was itself added
-// also runs until no other part needs it.
+// Remove stops the part of the given name gracefully, and then each of its informers that no other part needs. It returns when they have
+// ended. If both an informer and another part with that name were added, Remove removes the other part first. An informer that was itself
+// added also runs until no other part needs it.
 //
 // An informer runs only once. To add a part again with the same informers, add the informers as parts too, so that they stay.
 //
-// Remove returns the error of the part and of its sources, unless the error only reports that their context ended; [ErrNoPart] if no part
+// Remove returns the error of the part and of its informers, unless the error only reports that their context ended; [ErrNoPart] if no part
 // of this name was added; or the cause of ctx if ctx ends first. In that case the removal continues: the manager logs the errors of the
 // parts, and the name is free when the part has ended. If ctx has already ended, Remove begins the removal and does not wait. A part that
 // removes itself must pass such a ctx, or it waits for itself.
 func (m *Manager) Remove(ctx context.Context, name string) error {
 	m.mu.Lock()
-	p := cmp.Or(m.findLocked(kindPart, name), m.findLocked(kindSource, name))
+	p := cmp.Or(m.findLocked(kindPart, name), m.findLocked(kindInformer, name))
 	if p == nil {
 		m.mu.Unlock()
 		return fmt.Errorf("manager: remove %q: %w", name, ErrNoPart)
 	}
-	if p.kind == kindSource && p.needs > 1 && !p.removed {
+	if p.kind == kindInformer && p.needs > 1 && !p.removed {
 		p.listed = false
 		p.needs--
 		m.mu.Unlock()
@@ -159,7 +159,7 @@ func (m *Manager) Remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitRemovals waits until p, which is being removed, has ended, and then for the sources that were removed with it.
+// awaitRemovals waits until p, which is being removed, has ended, and then for the informers that were removed with it.
 func (m *Manager) awaitRemovals(ctx context.Context, p *part) error {
 	ended, err := m.awaitRemoval(ctx, p)
 	if ended {
@@ -203,7 +203,7 @@ func (m *Manager) awaitRemoval(ctx context.Context, p *part) (ended bool, err er
 	return true, p.result
 }
 
-// dropLocked removes p, which is not driven, from the manager, with the sources that no other part needs.
+// dropLocked removes p, which is not driven, from the manager, with the informers that no other part needs.
 func (m *Manager) dropLocked(p *part) {
 	i := slices.Index(m.parts, p)
 	if i < 0 {
@@ -211,9 +211,9 @@ func (m *Manager) dropLocked(p *part) {
 	}
 	m.parts = slices.Delete(slices.Clone(m.parts), i, i+1)
 	if p.gate != nil && !isClosed(p.gate) {
-		close(p.gate) // no part waits for a source that is gone
+		close(p.gate) // no part waits for an informer that is gone
 	}
-	for _, s := range p.sources {
+	for _, s := range p.informers {
 		if s.needs--; s.needs == 0 {
 			p.released = append(p.released, s)
 			s.removers += p.removers

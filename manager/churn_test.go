@@ -25,12 +25,12 @@ import (
 
 // The stages of a manager as the churn sees them, in their order.
 const (
-	sourcesStart     = "1 sources start"
+	informersStart   = "1 informers start"
 	controllersStart = "2 controllers start"
 	controllersEnd   = "3 controllers end"
 	hookIsCalled     = "4 hook is called"
 	leaseIsReleased  = "5 lease is released"
-	sourcesEnd       = "6 sources end"
+	informersEnd     = "6 informers end"
 )
 
 // noted is a part that notes when it starts and ends.
@@ -46,13 +46,13 @@ func (n noted) Run(ctx context.Context) error {
 	return n.Part.Run(ctx)
 }
 
-// notedSource is a source that notes when it starts and ends.
-type notedSource struct {
+// notedInformer is an informer that notes when it starts and ends.
+type notedInformer struct {
 	noted
 	informer.Syncer
 }
 
-func (n notedSource) Name() string { return n.Syncer.Name() }
+func (n notedInformer) Name() string { return n.Syncer.Name() }
 
 // churn is twenty controllers that outlive their managers, and what they know of the keys that they were asked for.
 type churn struct {
@@ -158,9 +158,9 @@ func (c *churn) manager(elected bool) *manager.Manager {
 	m, err := manager.New(cfg)
 	require.NoError(c.t, err)
 	fresh := newInformer("fresh", c.objects)
-	other := newFakeSource("other", &looptest.Log[string]{})
-	require.NoError(c.t, m.Add(notedSource{noted{fresh, c.events, sourcesStart, sourcesEnd}, fresh}))
-	require.NoError(c.t, m.Add(notedSource{noted{other, c.events, sourcesStart, sourcesEnd}, other}))
+	other := newFakeInformer("other", &looptest.Log[string]{})
+	require.NoError(c.t, m.Add(notedInformer{noted{fresh, c.events, informersStart, informersEnd}, fresh}))
+	require.NoError(c.t, m.Add(notedInformer{noted{other, c.events, informersStart, informersEnd}, other}))
 	for i := range c.controllers {
 		require.NoError(c.t, c.addController(m, i))
 	}
@@ -186,8 +186,8 @@ func checkOrder(t *testing.T, events []string) {
 		}
 	}
 	for _, b := range []string{controllersStart, controllersEnd, hookIsCalled, leaseIsReleased} {
-		before(sourcesStart, b)
-		before(b, sourcesEnd)
+		before(informersStart, b)
+		before(b, informersEnd)
 	}
 	for _, a := range []string{controllersStart, controllersEnd} {
 		before(a, hookIsCalled)
@@ -200,7 +200,7 @@ func (c *churn) round(n int) (want []string) {
 	elected := n%2 == 0
 	m := c.manager(elected)
 	r := looptest.Start(c.t, m.Run)
-	want = []string{sourcesStart, controllersStart, controllersEnd, hookIsCalled, leaseIsReleased, sourcesEnd}
+	want = []string{informersStart, controllersStart, controllersEnd, hookIsCalled, leaseIsReleased, informersEnd}
 	if !elected {
 		want = slices.Delete(want, 4, 5)
 	}
@@ -224,7 +224,7 @@ func (c *churn) round(n int) (want []string) {
 		time.Sleep(20 * time.Second)
 		c.ask()
 		if cut(c.store.Store, false); elected {
-			want = []string{sourcesStart, controllersStart, controllersEnd, sourcesEnd}
+			want = []string{informersStart, controllersStart, controllersEnd, informersEnd}
 		}
 	case 4: // some controllers come and go
 		synctest.Wait()

@@ -15,9 +15,9 @@
 //
 // A [Manager] starts down the left side and stops up the right:
 //
-//	parts of stage Outer run, and sources            parts of stage Outer and sources have ended
+//	parts of stage Outer run, and informers          parts of stage Outer and informers have ended
 //	    |                                                    ^
-//	    |  all sources have synced                           |
+//	    |  all informers have synced                         |
 //	    v                                                    |
 //	parts of stage Always run                        lease is released
 //	    |                                                    ^
@@ -33,11 +33,11 @@
 //	              ctx ends, or a part fails
 //
 // A stop goes up from where the manager is: from standby it does not call BeforeRelease, and there is no lease to release. A standby runs
-// its sources, so its caches are warm when it takes over. If the lease is lost, the parts of stage Leading stop at once: they drain
+// its informers, so its caches are warm when it takes over. If the lease is lost, the parts of stage Leading stop at once: they drain
 // nothing, the manager does not call BeforeRelease, and it campaigns again. If the leader resigns, they drain, and the manager calls
 // BeforeRelease, as in a stop.
 //
-// With Config.Shards instead of an election, there is no standby. All parts run as soon as the sources have synced, and each controller
+// With Config.Shards instead of an election, there is no standby. All parts run as soon as the informers have synced, and each controller
 // reconciles the keys of the slots that this replica owns: see [controller.Controller.Share]. In a stop, they drain while the replica still
 // owns the slots. The slots are released after BeforeRelease.
 //
@@ -45,16 +45,16 @@
 //
 // # Guarantees
 //
-//  1. No part of stages Always and Leading starts, and no election begins, before all sources that were there when Run began have
-//     synced. Such a part also waits for its own sources, and for those added before it, unless they have been removed.
+//  1. No part of stages Always and Leading starts, and no election begins, before all informers that were there when Run began have
+//     synced. Such a part also waits for its own informers, and for those added before it, unless they have been removed.
 //  2. A part of stage Leading starts only while this process leads. It ends before BeforeRelease of the term begins, before the
 //     lease is released, and before the next term of this process.
 //  3. A stop ends the contexts of all parts of stages Always and Leading at once. After they have ended, it calls BeforeRelease,
 //     then releases the lease, and then ends the parts of stage Outer.
-//  4. No part runs twice concurrently. A source runs once, however many parts need it. A name belongs to one part until
+//  4. No part runs twice concurrently. An informer runs once, however many parts need it. A name belongs to one part until
 //     that part has ended after its removal.
-//  5. A removal affects no other part. When [Manager.Remove] returns nil, the part, and the sources that only it needed, have ended
-//     and do not run again. A source ends after the last part that needs it.
+//  5. A removal affects no other part. When [Manager.Remove] returns nil, the part, and the informers that only it needed, have ended
+//     and do not run again. An informer ends after the last part that needs it.
 //  6. When a part fails or panics, the manager calls Config.Restart once, with the name of the part. If everything stops, Run returns the
 //     error; otherwise the manager logs it. Run or Remove returns the error of a part that was told to end, unless it wraps
 //     context.Canceled or the cause of the context.

@@ -18,7 +18,7 @@ func (m *Manager) drive(ctx context.Context, p *part) {
 		case <-ctx.Done(): // share may have panicked
 		}
 	}
-	for m.awaitSources(ctx, p) {
+	for m.awaitInformers(ctx, p) {
 		began := time.Now()
 		err := m.runOnce(ctx, p)
 		if told(ctx) {
@@ -34,32 +34,32 @@ func (m *Manager) drive(ctx context.Context, p *part) {
 	}
 }
 
-// awaitSources waits until the sources that were added before p have synced, unless p runs in the same stage. It returns false if p is told
-// to end first.
-func (m *Manager) awaitSources(ctx context.Context, p *part) bool {
+// awaitInformers waits until the informers that were added before p have synced, unless p runs in the same stage. It returns false if p is
+// told to end first.
+func (m *Manager) awaitInformers(ctx context.Context, p *part) bool {
 	m.note(p, stateWaiting)
-	for _, source := range m.sourcesBefore(p) {
+	for _, in := range m.informersBefore(p) {
 		select {
-		case <-source.gate:
+		case <-in.gate:
 		case <-ctx.Done():
 		}
 	}
 	return !told(ctx)
 }
 
-// sourcesBefore returns the sources that p waits for.
-func (m *Manager) sourcesBefore(p *part) (sources []*part) {
+// informersBefore returns the informers that p waits for.
+func (m *Manager) informersBefore(p *part) (informers []*part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.parts {
 		if other.gate != nil && p.stage != outerStage && other.number < p.number {
-			sources = append(sources, other)
+			informers = append(informers, other)
 		}
 	}
-	return sources
+	return informers
 }
 
-// runOnce calls Run of p and returns its error. A source that does not sync in time is ended.
+// runOnce calls Run of p and returns its error. An informer that does not sync in time is ended.
 func (m *Manager) runOnce(ctx context.Context, p *part) error {
 	if p.gate != nil {
 		m.note(p, stateSyncing)
@@ -143,7 +143,7 @@ func (m *Manager) note(p *part, state string) {
 	p.state, p.since = state, time.Now()
 }
 
-// noteSynced unblocks the parts that wait for the source p.
+// noteSynced unblocks the parts that wait for the informer p.
 func (m *Manager) noteSynced(p *part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -185,7 +185,7 @@ func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, 
 		if limit < 0 || time.Since(began) < limit || isClosed(synced) {
 			return nil
 		}
-		// Also names a source that is late at the same moment as another.
+		// Also names an informer that is late at the same moment as another.
 	case <-late:
 	}
 	return after(ErrSyncTimeout, limit)

@@ -82,7 +82,7 @@ func ExampleManager_Ready() {
 	// Output:
 	// /readyz 503 manager: not ready: the manager is new
 	// /readyz 503 manager: not ready: the manager is syncing
-	// manager: not ready: source "sites" has not synced
+	// manager: not ready: informer "sites" has not synced
 	// /healthz 200 ok
 	// /readyz 503 manager: check part "sites": north is in the works since 12:00
 	// /healthz 503 manager: check part "sites": north is in the works since 12:00

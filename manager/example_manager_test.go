@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// site and deployment are objects of two sources.
+// site and deployment are objects of two informers.
 type (
 	site       struct{ Name string }
 	deployment struct{ ID, Site string }

@@ -43,11 +43,11 @@ func ExampleManager_Remove() {
 		return
 	}
 
-	fmt.Println(m.Add(c)) // and its source; the controller starts when that has synced
+	fmt.Println(m.Add(c)) // and its informer; the controller starts when that has synced
 	fmt.Println("reconciled", <-reconciled)
 	show(m.Stats())
 
-	fmt.Println(m.Remove(ctx, "acme")) // returns when it is drained, and its source, which no other part has, has ended
+	fmt.Println(m.Remove(ctx, "acme")) // returns when it is drained, and its informer, which no other part has, has ended
 	show(m.Stats())
 	fmt.Println(m.Remove(ctx, "acme"))
 

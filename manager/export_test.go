@@ -27,9 +27,9 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 		assert.True(t, driven || p.state == stateWaiting, "%s %q is %s without a stage", p.kind, p.name, p.state)
 		assert.True(t, driven || !p.removed, "%s %q is removed but still present", p.kind, p.name)
 		assert.False(t, driven && m.stages[p.stage] == nil && p.ctx.Err() == nil, "%s %q outlives its stage", p.kind, p.name)
-		assert.Equal(t, p.kind == kindSource, p.gate != nil)
+		assert.Equal(t, p.kind == kindInformer, p.gate != nil)
 		if p.gate != nil && isClosed(p.gate) {
-			assert.True(t, isClosed(p.synced), "source %q lets others start before it has synced", p.name)
+			assert.True(t, isClosed(p.synced), "informer %q lets others start before it has synced", p.name)
 		}
 		assert.GreaterOrEqual(t, p.removers, 0)
 		assert.True(t, p.removers == 0 || p.removed)
@@ -46,15 +46,15 @@ func (m *Manager) checkNeedsLocked(t *testing.T, p *part) {
 	needs := 0
 	for _, other := range m.parts {
 		assert.False(t, other != p && other.is(p.value), "%q is there twice", p.name)
-		for _, s := range other.sources {
-			assert.Contains(t, m.parts, s, "a source of %q is missing", other.name)
+		for _, s := range other.informers {
+			assert.Contains(t, m.parts, s, "an informer of %q is missing", other.name)
 			if s == p {
-				assert.Less(t, p.number, other.number, "%q precedes its source", other.name)
+				assert.Less(t, p.number, other.number, "%q precedes its informer", other.name)
 				needs++
 			}
 		}
 	}
-	if p.kind == kindSource {
+	if p.kind == kindInformer {
 		if p.listed && !p.removed {
 			needs++
 		}
@@ -76,5 +76,5 @@ func (m *Manager) SetExit(exit func(*leaderelect.Leadership)) { m.exit = exit }
 // Overrun is the function that the election calls when the work continues although another may lead.
 func (m *Manager) Overrun(l *leaderelect.Leadership) { m.overrun(l) }
 
-// AwaitSync waits for a source.
+// AwaitSync waits for an informer.
 var AwaitSync = awaitSync

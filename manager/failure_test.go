@@ -54,12 +54,12 @@ func seconds(times []time.Time) (since []float64) {
 }
 
 func TestFailedPartRestartsAfterBackoff(t *testing.T) {
-	for _, kind := range []string{"source", "part"} {
+	for _, kind := range []string{"informer", "part"} {
 		bubble(t, string(kind), func(t *testing.T) {
 			starts := &looptest.Log[time.Time]{}
 			s := newStage(t, manager.Config{Restart: doubling})
-			if kind == "source" {
-				s.source.run = failing(starts, time.Second)
+			if kind == "informer" {
+				s.informer.run = failing(starts, time.Second)
 			} else {
 				s.part.run = failing(starts, time.Second)
 			}
@@ -121,15 +121,15 @@ func TestHealthyPeriodResetsFailures(t *testing.T) {
 	}
 }
 
-func TestUnsyncedSourceIsNeverHealthy(t *testing.T) {
+func TestUnsyncedInformerIsNeverHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inARow := &looptest.Log[int]{}
 		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
 			inARow.Add(f.InARow)
 			return 0, true
 		}})
-		s.source.hold = true
-		s.source.run = func(ctx context.Context) error { return wait.Sleep(ctx, 90*time.Second) }
+		s.informer.hold = true
+		s.informer.run = func(ctx context.Context) error { return wait.Sleep(ctx, 90*time.Second) }
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, []int{1, 2, 3}, inARow.Take())
@@ -167,7 +167,7 @@ func TestManagerMayContinueWithoutFailedPart(t *testing.T) {
 		})
 		require.NoError(t, err)
 		events := &looptest.Log[string]{}
-		bad := newFakeSource("bad", events)
+		bad := newFakeInformer("bad", events)
 		bad.hold = true
 		bad.run = func(context.Context) error { return errBoom }
 		require.NoError(t, m.Add(bad))
@@ -182,7 +182,7 @@ func TestManagerMayContinueWithoutFailedPart(t *testing.T) {
 		require.ErrorIs(t, m.Remove(t.Context(), "panics"), manager.ErrNoPart)
 		require.NoError(t, m.Add(newFakePart("panics", events)), "the name is free")
 		synctest.Wait()
-		assert.Contains(t, logged.String(), `msg="part failed, will not be restarted" kind=source name=bad error=boom inARow=1`)
+		assert.Contains(t, logged.String(), `msg="part failed, will not be restarted" kind=informer name=bad error=boom inARow=1`)
 		assert.Contains(t, logged.String(), "failure_test.go", "the stack of the panic")
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
@@ -199,76 +199,76 @@ func sortedHead(events []string, n int) []string {
 	return slices.Insert(events, n-2, good)
 }
 
-func TestLateSourceIsRestarted(t *testing.T) {
+func TestLateInformerIsRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := &looptest.Log[manager.Failure]{}
 		s := newStage(t, manager.Config{SyncTimeout: time.Minute, Restart: func(f manager.Failure) (time.Duration, bool) {
 			failures.Add(f)
 			return time.Second, true
 		}})
-		s.source.hold = true
+		s.informer.hold = true
 		tries := 0
-		s.source.run = func(ctx context.Context) error {
+		s.informer.run = func(ctx context.Context) error {
 			if tries++; tries == 2 {
-				close(s.source.synced)
+				close(s.informer.synced)
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		}
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute + 500*time.Millisecond)
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 		failed := failures.Take()
 		require.Len(t, failed, 1)
 		require.ErrorIs(t, failed[0].Err, manager.ErrSyncTimeout)
 		assert.Equal(t, time.Minute, failed[0].Ran)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"source starts", "part starts"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "part starts"}, s.events.Take())
 		require.NoError(t, r.Stop())
 	})
 }
 
-func TestLateSourceStillFailsWhenStopped(t *testing.T) {
+func TestLateInformerStillFailsWhenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, cancel := context.WithCancel(t.Context())
 		cancel()
-		source := newFakeSource("slow", &looptest.Log[string]{})
+		informer := newFakeInformer("slow", &looptest.Log[string]{})
 		for range 50 { // both are true, and select takes either
-			require.ErrorIs(t, manager.AwaitSync(told, make(chan struct{}), 0, source.synced), manager.ErrSyncTimeout)
+			require.ErrorIs(t, manager.AwaitSync(told, make(chan struct{}), 0, informer.synced), manager.ErrSyncTimeout)
 		}
-		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), 1, source.synced))
-		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), -1, source.synced))
+		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), 1, informer.synced))
+		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), -1, informer.synced))
 	})
 }
 
 func TestNegativeSyncTimeoutWaitsForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{SyncTimeout: -1})
-		s.source.hold = true
+		s.informer.hold = true
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(1000 * time.Hour)
-		close(s.source.synced)
+		close(s.informer.synced)
 		synctest.Wait()
 		assert.Equal(t, started, s.events.Take())
 		require.NoError(t, r.Stop())
 	})
 }
 
-func TestUnsyncedSourcesAreNamed(t *testing.T) {
+func TestUnsyncedInformersAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		apps, sites := newFakeSource("apps", &looptest.Log[string]{}), newFakeSource("sites", &looptest.Log[string]{})
+		apps, sites := newFakeInformer("apps", &looptest.Log[string]{}), newFakeInformer("sites", &looptest.Log[string]{})
 		apps.hold, sites.hold = true, true
-		done := newFakeSource("done", &looptest.Log[string]{})
+		done := newFakeInformer("done", &looptest.Log[string]{})
 		m := must(manager.New(manager.Config{Logger: quiet}, apps, sites, done))
 		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
 		require.EqualError(t, m.Ready(), `manager: not ready: the manager is syncing
-manager: not ready: source "apps" has not synced
-manager: not ready: source "sites" has not synced`)
+manager: not ready: informer "apps" has not synced
+manager: not ready: informer "sites" has not synced`)
 		<-r.Done()
 		require.ErrorIs(t, r.Stop(), manager.ErrSyncTimeout)
 		for _, name := range []string{"apps", "sites"} {
-			assert.ErrorContains(t, r.Stop(), `manager: run source "`+name+`": manager: not synced in time: 2m0s have passed`)
+			assert.ErrorContains(t, r.Stop(), `manager: run informer "`+name+`": manager: not synced in time: 2m0s have passed`)
 		}
 	})
 }
@@ -292,7 +292,7 @@ func TestBackedOffControllerStartsWithNextTerm(t *testing.T) {
 		cut(store, false)
 		time.Sleep(time.Minute)
 		assert.Equal(t, []uint64{1, 2}, starts.Take())
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts", "part stops"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "part starts", "part stops", "part starts", "part stops"}, s.events.Take())
 		require.NoError(t, s.manager.Remove(t.Context(), "part"), "even during backoff")
 		time.Sleep(2 * time.Hour)
 		assert.Empty(t, starts.Take())
@@ -328,7 +328,7 @@ func TestPanickingRestartFuncStopsEverything(t *testing.T) {
 		s.part.run = func(context.Context) error { return errBoom }
 		err := s.manager.Run(t.Context())
 		require.EqualError(t, err, "manager: run part \"part\": boom\nmanager: Config.Restart: wait: recover from panic: what now")
-		assert.Equal(t, "source stops", s.events.Take()[4])
+		assert.Equal(t, "informer stops", s.events.Take()[4])
 	})
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeSource is a source that notes when it starts and stops.
-type fakeSource struct {
+// fakeInformer is an informer that notes when it starts and stops.
+type fakeInformer struct {
 	name   string
 	synced chan struct{}
 	once   sync.Once // closes synced
@@ -26,14 +26,14 @@ type fakeSource struct {
 	run    func(ctx context.Context) error // what it does; nil waits for ctx
 }
 
-func newFakeSource(name string, events *looptest.Log[string]) *fakeSource {
-	return &fakeSource{name: name, synced: make(chan struct{}), events: events}
+func newFakeInformer(name string, events *looptest.Log[string]) *fakeInformer {
+	return &fakeInformer{name: name, synced: make(chan struct{}), events: events}
 }
 
-func (s *fakeSource) Name() string            { return s.name }
-func (s *fakeSource) Synced() <-chan struct{} { return s.synced }
+func (s *fakeInformer) Name() string            { return s.name }
+func (s *fakeInformer) Synced() <-chan struct{} { return s.synced }
 
-func (s *fakeSource) Run(ctx context.Context) error {
+func (s *fakeInformer) Run(ctx context.Context) error {
 	s.events.Add(s.name + " starts")
 	defer s.events.Add(s.name + " stops")
 	if !s.hold {
@@ -48,14 +48,14 @@ func (s *fakeSource) Run(ctx context.Context) error {
 
 // fakePart is a part that notes when it starts and stops, and drains for a second if it may.
 type fakePart struct {
-	name    string
-	sources []controller.Source
-	events  *looptest.Log[string]
-	run     func(ctx context.Context) error // what it does; nil waits for ctx and drains
+	name      string
+	informers []controller.Informer
+	events    *looptest.Log[string]
+	run       func(ctx context.Context) error // what it does; nil waits for ctx and drains
 }
 
-func (r *fakePart) Name() string                 { return r.name }
-func (r *fakePart) Sources() []controller.Source { return r.sources }
+func (r *fakePart) Name() string                     { return r.name }
+func (r *fakePart) Informers() []controller.Informer { return r.informers }
 
 func (r *fakePart) Run(ctx context.Context) error {
 	r.events.Add(r.name + " starts")
@@ -71,8 +71,8 @@ func (r *fakePart) Run(ctx context.Context) error {
 	return nil
 }
 
-func newFakePart(name string, events *looptest.Log[string], sources ...controller.Source) *fakePart {
-	return &fakePart{name: name, events: events, sources: sources}
+func newFakePart(name string, events *looptest.Log[string], informers ...controller.Informer) *fakePart {
+	return &fakePart{name: name, events: events, informers: informers}
 }
 
 // watchedLeases notes each write while notes is set.
@@ -89,19 +89,19 @@ func (s *watchedLeases) Update(ctx context.Context, e leaderelect.Entry) (leader
 	return s.Store.Update(ctx, e)
 }
 
-// fakeStage is a manager with a source and a part that note what happens, as BeforeRelease does.
+// fakeStage is a manager with an informer and a part that note what happens, as BeforeRelease does.
 type fakeStage struct {
-	events  *looptest.Log[string]
-	source  *fakeSource
-	part    *fakePart
-	hook    func(ctx context.Context) error // called by BeforeRelease, if not nil
-	manager *manager.Manager
+	events   *looptest.Log[string]
+	informer *fakeInformer
+	part     *fakePart
+	hook     func(ctx context.Context) error // called by BeforeRelease, if not nil
+	manager  *manager.Manager
 }
 
 func newStage(t *testing.T, cfg manager.Config) *fakeStage {
 	t.Helper()
 	events := &looptest.Log[string]{}
-	s := &fakeStage{events: events, source: newFakeSource("source", events), part: newFakePart("part", events)}
+	s := &fakeStage{events: events, informer: newFakeInformer("informer", events), part: newFakePart("part", events)}
 	cfg.Logger = cmp.Or(cfg.Logger, quiet)
 	cfg.BeforeRelease = func(ctx context.Context) error {
 		events.Add("hook")
@@ -111,14 +111,14 @@ func newStage(t *testing.T, cfg manager.Config) *fakeStage {
 		return nil
 	}
 	var err error
-	s.manager, err = manager.New(cfg, s.source, s.part)
+	s.manager, err = manager.New(cfg, s.informer, s.part)
 	require.NoError(t, err)
 	return s
 }
 
 // The stages of a manager that starts and stops as it should.
 var (
-	started = []string{"source starts", "part starts"}
-	stopped = []string{"part drained", "part stops", "hook", "source stops"}
+	started = []string{"informer starts", "part starts"}
+	stopped = []string{"part drained", "part stops", "hook", "informer stops"}
 	lost    = []string{"part stops"}
 )

@@ -53,7 +53,7 @@ func (m *Manager) Check() error {
 	return errors.Join(errs...)
 }
 
-// Ready reports whether this process can do its work. The sources that were there when Run began must have synced, and no part may
+// Ready reports whether this process can do its work. The informers that were there when Run began must have synced, and no part may
 // be waiting after a failure. The stop must not have begun, and Check must return nil. The error names the missing conditions.
 // Ready is for a readiness probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
 func (m *Manager) Ready() error {
@@ -105,8 +105,8 @@ func (e *checkError) Part() (kind, name string) { return e.of.kind, e.of.name }
 
 // The states of a part, in Stats. The package documentation has a diagram.
 const (
-	stateWaiting    = "waiting"     // for its stage, or for the sources; or it has failed, and everything stops
-	stateSyncing    = "syncing"     // a source that runs, and has not synced yet
+	stateWaiting    = "waiting"     // for its stage, or for the informers; or it has failed, and everything stops
+	stateSyncing    = "syncing"     // an informer that runs, and has not synced yet
 	stateRunning    = "running"     // its Run runs
 	stateBackingOff = "backing off" // it has failed, and will be started again
 	stateStopping   = "stopping"    // it was told to end, and has not yet
@@ -117,16 +117,16 @@ type Stats struct {
 	// Stage is the progress of the manager: "new", "syncing", "standby", "leading", "stopping", or "ended".
 	Stage string
 
-	// Parts are the parts and their sources, in the order in which they were added, and the election after them.
+	// Parts are the parts and their informers, in the order in which they were added, and the election after them.
 	Parts []PartStats
 }
 
-// PartStats is a snapshot of one part of a [Manager]. A part that is not a source skips syncing:
+// PartStats is a snapshot of one part of a [Manager]. A part that is not an informer skips syncing:
 //
 //	added
 //	  |
 //	  v        its stage has begun, and the               has synced
-//	waiting -- sources before it have synced --> syncing ------------> running
+//	waiting - informers before it have synced -> syncing ------------> running
 //	  ^                                            | ^                    |
 //	  |                                      fails | | started again      | fails
 //	  |                                            v |                    |
@@ -136,7 +136,7 @@ type Stats struct {
 //	  |                                              v
 //	  '---- until its stage begins again -------- stopping ----> gone, if it was removed
 type PartStats struct {
-	Kind  string // "part", "source", or "election"
+	Kind  string // "part", "informer", or "election"
 	Name  string
 	State string // "waiting", "syncing", "running", "backing off", or "stopping"
 
@@ -150,7 +150,7 @@ type PartStats struct {
 	Err error
 
 	// Value is the part itself, such as a *controller.Controller or an *informer.Informer. It was passed to New, Add, or
-	// At, or returned by Sources of another part. For the election it is the *leaderelect.Elector or the *shard.Slots.
+	// At, or returned by Informers of another part. For the election it is the *leaderelect.Elector or the *shard.Slots.
 	Value any
 }
 

@@ -35,13 +35,13 @@ func (c *checked) Check() error {
 	return nil
 }
 
-// checkedSource is a source whose health is what the test says.
-type checkedSource struct {
-	*fakeSource
+// checkedInformer is an informer whose health is what the test says.
+type checkedInformer struct {
+	*fakeInformer
 	err error
 }
 
-func (c *checkedSource) Check() error { return c.err }
+func (c *checkedInformer) Check() error { return c.err }
 
 func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -52,19 +52,19 @@ func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 		c := &checked{fakePart: newFakePart("checked", s.events)}
 		c.sick.Store(&errBoom)
 		require.NoError(t, s.manager.Add(c))
-		silent := &checkedSource{fakeSource: newFakeSource("silent", s.events), err: errors.New("silent for 1h")}
+		silent := &checkedInformer{fakeInformer: newFakeInformer("silent", s.events), err: errors.New("silent for 1h")}
 		require.NoError(t, s.manager.Add(silent))
 		require.NoError(t, s.manager.Check(), "nothing runs")
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		require.EqualError(t, s.manager.Check(), `manager: check source "silent": silent for 1h`)
+		require.EqualError(t, s.manager.Check(), `manager: check informer "silent": silent for 1h`)
 		assert.Zero(t, c.asked.Load(), "it does not run in a standby")
 
 		other.Stop()
 		time.Sleep(time.Minute)
 		err := s.manager.Check()
 		require.ErrorIs(t, err, errBoom)
-		require.EqualError(t, err, "manager: check part \"checked\": boom\nmanager: check source \"silent\": silent for 1h")
+		require.EqualError(t, err, "manager: check part \"checked\": boom\nmanager: check informer \"silent\": silent for 1h")
 		require.EqualError(t, s.manager.Ready(), err.Error(), "an unhealthy part is not ready")
 		c.panic.Store(true)
 		require.ErrorContains(t, s.manager.Check(), `manager: check part "checked": wait: recover from panic: sick`)
@@ -88,7 +88,7 @@ func TestCheckIgnoresStoppedParts(t *testing.T) {
 		s := newStage(t, manager.Config{Restart: doubling})
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		late := newFakeSource("late", s.events)
+		late := newFakeInformer("late", s.events)
 		late.hold = true
 		require.NoError(t, s.manager.Add(late))
 		waits := &checked{fakePart: newFakePart("waits", s.events)}
@@ -96,7 +96,7 @@ func TestCheckIgnoresStoppedParts(t *testing.T) {
 		waits.run = func(context.Context) error { return errBoom }
 		require.NoError(t, s.manager.Add(waits))
 		synctest.Wait()
-		require.NoError(t, s.manager.Check(), "it waits for the source")
+		require.NoError(t, s.manager.Check(), "it waits for the informer")
 		close(late.synced)
 		synctest.Wait()
 		assert.Equal(t, "backing off", s.manager.Stats().Parts[3].State)
@@ -131,7 +131,7 @@ func TestReadyNamesMissingParts(t *testing.T) {
 		synctest.Wait()
 		fail := make(chan error)
 		s := newStage(t, manager.Config{Election: election(store), Restart: doubling})
-		s.source.hold = true
+		s.informer.hold = true
 		s.part.run = func(ctx context.Context) error {
 			select {
 			case err := <-fail:
@@ -144,14 +144,14 @@ func TestReadyNamesMissingParts(t *testing.T) {
 		require.EqualError(t, m.Ready(), "manager: not ready: the manager is new")
 		r := looptest.Start(t, m.Run)
 		synctest.Wait()
-		require.EqualError(t, m.Ready(), "manager: not ready: the manager is syncing\nmanager: not ready: source \"source\" has not synced")
+		require.EqualError(t, m.Ready(), "manager: not ready: the manager is syncing\nmanager: not ready: informer \"informer\" has not synced")
 		require.NoError(t, m.Check(), "it is alive")
-		close(s.source.synced)
+		close(s.informer.synced)
 		time.Sleep(time.Minute)
 		require.NoError(t, m.Ready(), "a standby is ready")
 		assert.Equal(t, "standby", m.Stats().Stage)
 
-		late := newFakeSource("late", s.events)
+		late := newFakeInformer("late", s.events)
 		late.hold = true
 		require.NoError(t, m.Add(late))
 		synctest.Wait()
@@ -191,7 +191,7 @@ func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		started := s.events.Take() // an election without a rival takes no time, so the two controllers start in any order
-		assert.Equal(t, "source starts", started[0])
+		assert.Equal(t, "informer starts", started[0])
 		assert.ElementsMatch(t, []string{"everywhere starts", "part starts"}, started[1:])
 		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
 		synctest.Wait()
@@ -206,7 +206,7 @@ func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 	})
 }
 
-func TestReadySaysWhySourceHasNotSynced(t *testing.T) {
+func TestReadySaysWhyInformerHasNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Fail(errBoom)
@@ -215,7 +215,7 @@ func TestReadySaysWhySourceHasNotSynced(t *testing.T) {
 		r := looptest.Start(t, m.Run)
 		synctest.Wait()
 		require.EqualError(t, m.Ready(),
-			"manager: not ready: the manager is syncing\nmanager: not ready: source \"sites\" has not synced: "+errBoom.Error())
+			"manager: not ready: the manager is syncing\nmanager: not ready: informer \"sites\" has not synced: "+errBoom.Error())
 		src.Fail(nil)
 		time.Sleep(time.Minute)
 		require.NoError(t, m.Ready())

@@ -42,7 +42,7 @@ func TestPartIgnoringItsContextDoesNotBlockManagerForever(t *testing.T) {
 		require.ErrorIs(t, err, manager.ErrStopTimeout)
 		require.EqualError(t, err, `manager: run part "part": it has not returned: manager: not stopped in time: 1m3s have passed
 manager: run part "everywhere": it has not returned: manager: not stopped in time: 1m3s have passed`)
-		assert.Equal(t, []string{"good drained", "good stops", "source stops"}, s.events.Take(), "no BeforeRelease: the parts have not ended")
+		assert.Equal(t, []string{"good drained", "good stops", "informer stops"}, s.events.Take(), "no BeforeRelease: the parts have not ended")
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, "stopping", s.manager.Stats().Parts[1].State)
 		assert.Equal(t, began, s.manager.Stats().Parts[1].Since)
@@ -72,8 +72,8 @@ func TestLeaseIsKeptWhileAbandonedPartRuns(t *testing.T) {
 		require.EqualError(t, r.Stop(),
 			`manager: run part "part": it has not returned: manager: not stopped in time: 13s have passed`)
 		assert.LessOrEqual(t, time.Since(began), 20*time.Second)
-		assert.Equal(t, []string{"source stops"}, s.events.Take())
-		assert.Equal(t, []string{"source starts"}, other.events.Take(), "the lease is held")
+		assert.Equal(t, []string{"informer stops"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts"}, other.events.Take(), "the lease is held")
 		assert.Zero(t, overruns.Load())
 
 		time.Sleep(time.Minute) // the lease is no longer renewed
@@ -88,22 +88,22 @@ func TestLeaseIsKeptWhileAbandonedPartRuns(t *testing.T) {
 
 func TestPartsThatNeverReturnAreNamed(t *testing.T) {
 	const limit = `: it has not returned: manager: not stopped in time: `
-	bubble(t, "a source", func(t *testing.T) {
+	bubble(t, "an informer", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		run, _ := deaf(t)
-		s.source.run = run
+		s.informer.run = run
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.Stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+		require.EqualError(t, r.Stop(), `manager: run informer "informer"`+limit+`1m3s have passed`)
 		assert.Equal(t, []string{"part starts", "part drained", "part stops", "hook"}, s.events.Take()[1:])
 	})
-	bubble(t, "a source that has not synced", func(t *testing.T) {
+	bubble(t, "an informer that has not synced", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		run, _ := deaf(t)
-		s.source.hold, s.source.run = true, run
+		s.informer.hold, s.informer.run = true, run
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		require.EqualError(t, r.Stop(), `manager: run source "source"`+limit+`1m3s have passed`)
+		require.EqualError(t, r.Stop(), `manager: run informer "informer"`+limit+`1m3s have passed`)
 	})
 	bubble(t, "BeforeRelease", func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
@@ -120,7 +120,7 @@ func TestPartsThatNeverReturnAreNamed(t *testing.T) {
 		require.EqualError(t, r.Stop(), `manager: call BeforeRelease`+limit+`1m3s have passed`)
 		events := s.events.Take()
 		assert.Equal(t, []string{"part drained", "part stops"}, events[:2])
-		assert.Contains(t, events, "source stops")
+		assert.Contains(t, events, "informer stops")
 		_, held := s.manager.Elector().Leader()
 		assert.True(t, held)
 		hear()
@@ -134,7 +134,7 @@ func TestPartsThatNeverReturnAreNamed(t *testing.T) {
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, r.Stop(), `manager: run election "lock"`+limit+`1m6s have passed`)
-		assert.Contains(t, s.events.Take(), "source stops")
+		assert.Contains(t, s.events.Take(), "informer stops")
 	})
 	bubble(t, "a part that was removed", func(t *testing.T) {
 		s := newStage(t, manager.Config{})

@@ -33,9 +33,9 @@ type Manager struct {
 	//  1. No two added parts have the same kind and name, and no two parts have the same value.
 	//  2. A part is driven (its done is not nil) only by a stage, and by one at a time. When a stage is over, it drives no part.
 	//  3. A part that is removed is in parts for as long as it is driven, and not after that.
-	//  4. The gate of a source is open if and only if the source has synced once, or is not in parts.
-	//  5. A source counts in needs the parts that list it in sources, and itself if it was added. It is removed when needs reaches zero.
-	parts     []*part // in the order in which they were added; the sources of a part come before it
+	//  4. The gate of an informer is open if and only if the informer has synced once, or is not in parts.
+	//  5. An informer counts in needs the parts that list it in informers, and itself if it was added. It is removed when needs reaches zero.
+	parts     []*part // in the order in which they were added; the informers of a part come before it
 	added     int     // parts added so far, which is the number of the next one
 	first     int     // parts that were added before Run
 	stages    [stageKinds]*stage
@@ -81,14 +81,14 @@ type Config struct {
 
 	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the part
 	// again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned an
-	// error, panicked, or returned before its context ended. A source has also failed if it has not synced in time.
+	// error, panicked, or returned before its context ended. An informer has also failed if it has not synced in time.
 	//
 	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To continue without
 	// the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything; [Backoff] makes a Restart
 	// with a backoff.
 	Restart func(Failure) (after time.Duration, again bool)
 
-	// SyncTimeout limits the time that a source takes to sync, from its start. A source that takes longer has failed. Defaults to
+	// SyncTimeout limits the time that an informer takes to sync, from its start. An informer that takes longer has failed. Defaults to
 	// 2 min. A negative value disables the limit.
 	SyncTimeout time.Duration
 
@@ -99,7 +99,7 @@ type Config struct {
 	StopTimeout time.Duration
 
 	// HealthyAfter is the time after which the next failure of a part counts as a first failure again. The time of a part
-	// counts while it runs, and that of a source while it is synced. Defaults to 1 min.
+	// counts while it runs, and that of an informer while it is synced. Defaults to 1 min.
 	HealthyAfter time.Duration
 
 	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
@@ -120,7 +120,7 @@ var (
 	// ErrEnded reports that a part returned without an error before its context ended.
 	ErrEnded = errors.New("manager: ended by itself")
 
-	// ErrSyncTimeout reports that a source has not synced within [Config].SyncTimeout.
+	// ErrSyncTimeout reports that an informer has not synced within [Config].SyncTimeout.
 	ErrSyncTimeout = errors.New("manager: not synced in time")
 
 	// ErrStopTimeout reports that the limit of the stop has passed. The error of a Run that left a part behind wraps it,

@@ -37,23 +37,23 @@ func TestNewReportsInvalidFields(t *testing.T) {
 func TestStartAndStopOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		s.source.hold = true
+		s.informer.hold = true
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts"}, s.events.Take())
-		close(s.source.synced)
+		assert.Equal(t, []string{"informer starts"}, s.events.Take())
+		close(s.informer.synced)
 		synctest.Wait()
 		assert.Equal(t, []string{"part starts"}, s.events.Take())
 		time.Sleep(time.Hour)
 		assert.Empty(t, s.events.Take())
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
-			"part drained", "part stops", "hook", "source stops",
+			"part drained", "part stops", "hook", "informer stops",
 		}, s.events.Take())
 	})
 }
 
-func TestLeaseIsReleasedBetweenBeforeReleaseAndSourceStop(t *testing.T) {
+func TestLeaseIsReleasedBetweenBeforeReleaseAndInformerStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		stoppedLeading := false
@@ -72,7 +72,7 @@ func TestLeaseIsReleasedBetweenBeforeReleaseAndSourceStop(t *testing.T) {
 		}
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
-			"part drained", "part stops", "hook", "lease is written", "source stops",
+			"part drained", "part stops", "hook", "lease is written", "informer stops",
 		}, s.events.Take())
 		assert.True(t, stoppedLeading, "the callbacks of the user are called")
 		assert.Nil(t, cfg.OnStartedLeading, "the configuration of the user is as it was")
@@ -89,7 +89,7 @@ func TestStandbyKeepsCachesWarmAndTakesOver(t *testing.T) {
 		r2 := looptest.Start(t, second.manager.Run)
 		time.Sleep(time.Hour)
 		assert.Equal(t, started, first.events.Take())
-		assert.Equal(t, []string{"source starts"}, second.events.Take())
+		assert.Equal(t, []string{"informer starts"}, second.events.Take())
 
 		require.NoError(t, r.Stop())
 		time.Sleep(3 * time.Second) // the lease was released: no need to wait until it expires
@@ -109,7 +109,7 @@ func TestLostLeadershipStopsControllersAndManagerCampaignsAgain(t *testing.T) {
 		for range 3 {
 			cut(store, true)
 			time.Sleep(time.Minute)
-			assert.Equal(t, lost, s.events.Take(), "no drain, no BeforeRelease, and the source goes on")
+			assert.Equal(t, lost, s.events.Take(), "no drain, no BeforeRelease, and the informer goes on")
 			cut(store, false)
 			time.Sleep(time.Minute)
 			assert.Equal(t, []string{"part starts"}, s.events.Take())
@@ -133,23 +133,23 @@ func TestControllerErrorAfterLostLeadershipDoesNotStopManager(t *testing.T) {
 		time.Sleep(time.Minute)
 		cut(store, false)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "part starts"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "part starts", "part stops", "part starts"}, s.events.Take())
 		require.EqualError(t, r.Stop(), `manager: run part "part": boom`, "once: for the term that was stopped")
 	})
 }
 
-func TestSyncTimeoutNamesSourcesAndStartsNothingElse(t *testing.T) {
+func TestSyncTimeoutNamesInformersAndStartsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
-		other := newFakeSource("other", &looptest.Log[string]{})
+		other := newFakeInformer("other", &looptest.Log[string]{})
 		other.hold = true
 		s.manager.Add(other)
 		began := time.Now()
 		err := s.manager.Run(t.Context())
 		require.ErrorIs(t, err, manager.ErrSyncTimeout)
 		assert.Equal(t, 2*time.Minute, time.Since(began))
-		require.EqualError(t, err, `manager: run source "other": manager: not synced in time: 2m0s have passed`)
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
+		require.EqualError(t, err, `manager: run informer "other": manager: not synced in time: 2m0s have passed`)
+		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 	})
 }
 

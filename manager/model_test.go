@@ -65,10 +65,10 @@ func managerModel(t *testing.T, seed uint64) {
 	for range r.IntN(6) {
 		addSome(t, w, m, r)
 	}
-	for _, p := range w.parts { // all of them need all of the sources
+	for _, p := range w.parts { // all of them need all of the informers
 		p.needs = nil
 		for _, s := range w.parts {
-			if p.stage != manager.Outer && s.kind == "source" {
+			if p.stage != manager.Outer && s.kind == "informer" {
 				p.needs = append(p.needs, s)
 			}
 		}
@@ -176,13 +176,13 @@ func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand)
 	synctest.Wait()
 	var p *managed
 	var farewells []error
-	var own []*managed // sources that only p needs
+	var own []*managed // informers that only p needs
 	w.locked(func() {
 		w.sweepLocked()
 		if listed := slices.DeleteFunc(slices.Clone(w.parts), func(p *managed) bool { return !p.listed }); len(listed) > 0 {
 			p = listed[r.IntN(len(listed))]
 			farewells = w.dropLocked(p)
-			for _, s := range p.sources {
+			for _, s := range p.informers {
 				if n := s.neededByLocked(); !s.listed && (n == 0 || n == 1 && p.runs > 0) {
 					own = append(own, s)
 				}

@@ -12,11 +12,11 @@ import (
 // Part is a unit that a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is every type with
 // a Name and a Run. A part may also have these methods, which the manager detects:
 //
-//   - Sources() []controller.Source lists the informers that the part needs. The manager runs each source of its parts once, in stage
-//     Outer, so you need not add them. Two sources are the same if they are equal.
+//   - Informers() []controller.Informer lists the informers that the part needs. The manager runs each informer of its parts once, in stage
+//     Outer, so you need not add them. Two informers are the same if they are equal.
 //   - Check() error reports whether the part is healthy: see [Manager.Check].
 //   - Share(controller.Slots) and Acquired(slot int) make a part of stage Leading share its keys: see [Config].Shards.
-//   - Synced() <-chan struct{} makes a part of stage Outer a source: other parts wait until it has synced. A controller.Source
+//   - Synced() <-chan struct{} makes a part of stage Outer an informer: other parts wait until it has synced. A controller.Informer
 //     that is added without a stage is a part of stage Outer.
 type Part interface {
 	// Name returns the name of the part, for errors, logs, and Remove.
@@ -34,8 +34,8 @@ type Stage int
 // The stages.
 const (
 	Leading Stage = iota // while this process leads, which without an election is always; the default
-	Always               // on every replica, from when the sources have synced until the stop begins
-	Outer                // on every replica, the first to start and the last to end, as sources do
+	Always               // on every replica, from when the informers have synced until the stop begins
+	Outer                // on every replica, the first to start and the last to end, as informers do
 )
 
 // String returns the name of the stage.
@@ -96,12 +96,12 @@ func mustPart(method string, p any) {
 
 // What a part is, in errors, in Stats and in the log.
 const (
-	kindSource   = "source"
+	kindInformer = "informer"
 	kindPart     = "part"
 	kindElection = "election"
 )
 
-// part is a part, one of the sources of parts, or the election.
+// part is a part, one of the informers of parts, or the election.
 type part struct {
 	kind   string
 	name   string
@@ -109,8 +109,8 @@ type part struct {
 	stage  stageKind // in which it runs
 	run    func(ctx context.Context) error
 	check  func() error    // nil if it has none
-	synced <-chan struct{} // of a source; else nil
-	gate   chan struct{}   // of a source: closed when it has synced once or is gone, with Manager.mu held
+	synced <-chan struct{} // of an informer; else nil
+	gate   chan struct{}   // of an informer: closed when it has synced once or is gone, with Manager.mu held
 
 	// share and acquired are the methods of a part that can share its keys; else nil.
 	share    func(controller.Slots)
@@ -119,19 +119,19 @@ type part struct {
 
 	// Manager.mu guards the following.
 
-	listed   bool    // was added itself, so its name is reserved
-	sources  []*part // the sources that it needs
-	needs    int     // of a source: the number of parts that need it
-	number   int     // in the order in which parts were added; a part waits for the sources with smaller ones
-	state    string
-	since    time.Time // of state
-	failures int       // in a row
-	restarts int
-	err      error // of the last failure
-	removed  bool
-	removers int     // calls that wait for its end
-	released []*part // sources that no part needed when it was gone
-	result   error   // of a removed part: the error of Run, unless that is expected
+	listed    bool    // was added itself, so its name is reserved
+	informers []*part // the informers that it needs
+	needs     int     // of an informer: the number of parts that need it
+	number    int     // in the order in which parts were added; a part waits for the informers with smaller ones
+	state     string
+	since     time.Time // of state
+	failures  int       // in a row
+	restarts  int
+	err       error // of the last failure
+	removed   bool
+	removers  int     // calls that wait for its end
+	released  []*part // informers that no part needed when it was gone
+	result    error   // of a removed part: the error of Run, unless that is expected
 
 	// While a stage drives it; else nil.
 	ctx    context.Context
@@ -150,7 +150,7 @@ func newPart(p Part) *part {
 		for ; ok; at, ok = p.(staged) {
 			p = at.Part
 		}
-	} else if _, ok := p.(controller.Source); ok {
+	} else if _, ok := p.(controller.Informer); ok {
 		stage = Outer
 	}
 	made := &part{kind: kindPart, name: p.Name(), value: p, run: p.Run, check: checkOf(p), state: stateWaiting, listed: true}
@@ -162,7 +162,7 @@ func newPart(p Part) *part {
 	case Outer:
 		made.stage = outerStage
 		if s, ok := p.(interface{ Synced() <-chan struct{} }); ok {
-			made.makeSource(s.Synced())
+			made.makeInformer(s.Synced())
 		}
 	}
 	if s, ok := p.(interface {
@@ -174,16 +174,16 @@ func newPart(p Part) *part {
 	return made
 }
 
-// newSource returns the manager's record of a source.
-func newSource(s controller.Source) *part {
-	p := &part{kind: kindPart, name: s.Name(), value: s, stage: outerStage, run: s.Run, check: checkOf(s), state: stateWaiting}
-	p.makeSource(s.Synced())
+// newInformer returns the manager's record of an informer.
+func newInformer(in controller.Informer) *part {
+	p := &part{kind: kindPart, name: in.Name(), value: in, stage: outerStage, run: in.Run, check: checkOf(in), state: stateWaiting}
+	p.makeInformer(in.Synced())
 	return p
 }
 
-// makeSource makes p a source, which other parts wait for.
-func (p *part) makeSource(synced <-chan struct{}) {
-	p.kind, p.synced, p.gate = kindSource, synced, make(chan struct{})
+// makeInformer makes p an informer, which other parts wait for.
+func (p *part) makeInformer(synced <-chan struct{}) {
+	p.kind, p.synced, p.gate = kindInformer, synced, make(chan struct{})
 }
 
 // newElectionPart returns the part of an *leaderelect.Elector or *shard.Slots.
@@ -203,10 +203,10 @@ func checkOf(part any) func() error {
 	return nil
 }
 
-// sourcesOf returns the sources that a part lists.
-func sourcesOf(part any) []controller.Source {
-	if s, ok := part.(interface{ Sources() []controller.Source }); ok {
-		return s.Sources()
+// informersOf returns the informers that a part lists.
+func informersOf(part any) []controller.Informer {
+	if s, ok := part.(interface{ Informers() []controller.Informer }); ok {
+		return s.Informers()
 	}
 	return nil
 }

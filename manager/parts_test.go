@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSourceAddedLaterSyncsBeforeLaterController(t *testing.T) {
+func TestInformerAddedLaterSyncsBeforeLaterController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		looptest.Start(t, s.manager.Run)
@@ -27,7 +27,7 @@ func TestSourceAddedLaterSyncsBeforeLaterController(t *testing.T) {
 		assert.Equal(t, started, s.events.Take())
 
 		require.NoError(t, s.manager.Add(newFakePart("before", s.events)))
-		late := newFakeSource("late", s.events)
+		late := newFakeInformer("late", s.events)
 		late.hold = true
 		require.NoError(t, s.manager.Add(late))
 		require.NoError(t, s.manager.Add(newFakePart("after", s.events)))
@@ -36,7 +36,7 @@ func TestSourceAddedLaterSyncsBeforeLaterController(t *testing.T) {
 		assert.ElementsMatch(t, []string{"before starts", "late starts"}, s.events.Take())
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, manager.PartStats{
-			Kind: "source", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute), Value: late,
+			Kind: "informer", Name: "late", State: "syncing", Since: time.Now().Add(-time.Minute), Value: late,
 		}, s.manager.Stats().Parts[3])
 		assert.Equal(t, "waiting", s.manager.Stats().Parts[4].State)
 
@@ -49,15 +49,15 @@ func TestSourceAddedLaterSyncsBeforeLaterController(t *testing.T) {
 	})
 }
 
-func TestPartsAddedBeforeRunWaitForAllSources(t *testing.T) {
+func TestPartsAddedBeforeRunWaitForAllInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		last := newFakeSource("last", s.events)
+		last := newFakeInformer("last", s.events)
 		last.hold = true
 		require.NoError(t, s.manager.Add(last)) // after the controller
 		looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"source starts", "last starts"}, s.events.Take())
+		assert.ElementsMatch(t, []string{"informer starts", "last starts"}, s.events.Take())
 		close(last.synced)
 		synctest.Wait()
 		assert.Equal(t, []string{"part starts"}, s.events.Take())
@@ -66,12 +66,12 @@ func TestPartsAddedBeforeRunWaitForAllSources(t *testing.T) {
 
 func TestStatsIncludeParts(t *testing.T) {
 	events := &looptest.Log[string]{}
-	source := newFakeSource("source", events)
-	part := newFakePart("part", events, source)
+	informer := newFakeInformer("informer", events)
+	part := newFakePart("part", events, informer)
 	m := must(manager.New(manager.Config{Election: election(newLeases())}, manager.At(manager.Always, manager.At(manager.Leading, part))))
 	parts := m.Stats().Parts
 	require.Len(t, parts, 3)
-	assert.Same(t, source, parts[0].Value)
+	assert.Same(t, informer, parts[0].Value)
 	assert.Same(t, part, parts[1].Value, "without its stage")
 	assert.Same(t, m.Elector(), parts[2].Value)
 
@@ -88,7 +88,7 @@ func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts", "everywhere starts"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "everywhere starts"}, s.events.Take())
 		assert.Equal(t, "standby", s.manager.Stats().Stage)
 
 		require.NoError(t, s.manager.Add(newFakePart("other", s.events)))
@@ -115,7 +115,7 @@ func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 			"part drained", "part stops", "other drained", "other stops",
 			"everywhere drained", "everywhere stops", "everywhere too drained", "everywhere too stops",
 		}, events[:8])
-		assert.Equal(t, []string{"hook", "source stops"}, events[8:])
+		assert.Equal(t, []string{"hook", "informer stops"}, events[8:])
 		assert.Equal(t, "ended", s.manager.Stats().Stage)
 	})
 }
@@ -136,7 +136,7 @@ func TestBeforeReleaseRunsBetweenEveryReplicaPartsAndLeaseRelease(t *testing.T) 
 		s.events.Take()
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{
-			"part drained", "part stops", "slow stops", "hook", "lease is written", "source stops",
+			"part drained", "part stops", "slow stops", "hook", "lease is written", "informer stops",
 		}, s.events.Take())
 	})
 }
@@ -173,11 +173,11 @@ func TestRemoveReturnsPartError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
-		s.part.run, s.source.run = failing, failing
+		s.part.run, s.informer.run = failing, failing
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, s.manager.Remove(t.Context(), "part"), `manager: remove "part": boom`)
-		require.EqualError(t, s.manager.Remove(t.Context(), "source"), `manager: remove "source": boom`)
+		require.EqualError(t, s.manager.Remove(t.Context(), "informer"), `manager: remove "informer": boom`)
 		assert.False(t, r.Ended())
 		require.NoError(t, r.Stop())
 	})
@@ -187,11 +187,11 @@ func TestRemovedPartReturningContextErrorIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		s.source.run = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
+		s.informer.run = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
-		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 	})
 }
 
@@ -254,16 +254,16 @@ func TestRemoveMayBeAwaitedConcurrently(t *testing.T) {
 	})
 }
 
-func TestRemovedSourceIsNotWaitedFor(t *testing.T) {
+func TestRemovedInformerIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
-		s.source.hold = true
+		s.informer.hold = true
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		assert.Equal(t, []string{"source starts"}, s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		assert.Equal(t, []string{"informer starts"}, s.events.Take())
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 		synctest.Wait()
-		assert.Equal(t, []string{"source stops", "part starts"}, s.events.Take())
+		assert.Equal(t, []string{"informer stops", "part starts"}, s.events.Take())
 		s.manager.CheckInvariants(t)
 	})
 }
@@ -271,19 +271,19 @@ func TestRemovedSourceIsNotWaitedFor(t *testing.T) {
 func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
 	bubble(t, "before Run", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
-		require.ErrorIs(t, s.manager.Remove(t.Context(), "source"), manager.ErrNoPart)
+		require.ErrorIs(t, s.manager.Remove(t.Context(), "informer"), manager.ErrNoPart)
 		s.manager.CheckInvariants(t)
 		looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		assert.Empty(t, s.events.Take())
 	})
-	bubble(t, "while it waits for a source", func(t *testing.T) {
+	bubble(t, "while it waits for an informer", func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
-		late := newFakeSource("late", s.events)
+		late := newFakeInformer("late", s.events)
 		late.hold = true
 		require.NoError(t, s.manager.Add(late))
 		require.NoError(t, s.manager.Add(newFakePart("waits", s.events)))
@@ -304,7 +304,7 @@ func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
 		other.Stop()
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"source starts"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts"}, s.events.Take())
 		assert.Equal(t, "leading", s.manager.Stats().Stage)
 	})
 }
@@ -317,13 +317,13 @@ func TestAddFailsWhileManagerStops(t *testing.T) {
 		r.Cancel()
 		synctest.Wait()
 		for range 2 { // while it drains, and when it has ended
-			require.ErrorIs(t, s.manager.Add(newFakeSource("late", s.events)), manager.ErrStopped)
+			require.ErrorIs(t, s.manager.Add(newFakeInformer("late", s.events)), manager.ErrStopped)
 			require.ErrorIs(t, s.manager.Add(newFakePart("late", s.events)), manager.ErrStopped)
 			require.ErrorIs(t, s.manager.Add(manager.At(manager.Always, newFakePart("late", s.events))), manager.ErrStopped)
 			require.NoError(t, r.Stop())
 		}
 		assert.Equal(t, append(started, stopped...), s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "source"), "an ended part may be removed")
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"), "an ended part may be removed")
 		assert.Len(t, s.manager.Stats().Parts, 1)
 	})
 }
@@ -337,24 +337,24 @@ func TestAddRejectsDuplicateNamesAtomically(t *testing.T) {
 		s.events.Take()
 		fresh := newFakePart("fresh", s.events)
 		for _, err := range []error{
-			m.Add(newFakeSource("source", s.events)),
+			m.Add(newFakeInformer("informer", s.events)),
 			m.Add(fresh, newFakePart("part", s.events)),
 			m.Add(fresh, manager.At(manager.Always, newFakePart("part", s.events))),
 			m.Add(fresh, manager.At(manager.Outer, fresh)),
-			m.Add(newFakePart("reader", s.events, s.source), manager.At(manager.Always, s.source)),
+			m.Add(newFakePart("reader", s.events, s.informer), manager.At(manager.Always, s.informer)),
 		} {
 			require.ErrorIs(t, err, manager.ErrExists)
 		}
-		require.EqualError(t, m.Add(s.source, newFakePart("part", s.events)), `manager: add source "source": manager: part exists already
+		require.EqualError(t, m.Add(s.informer, newFakePart("part", s.events)), `manager: add informer "informer": manager: part exists already
 manager: add part "part": manager: part exists already`)
 		synctest.Wait()
 		assert.Empty(t, s.events.Take())
 		assert.Len(t, m.Stats().Parts, 2)
 		m.CheckInvariants(t)
 
-		require.NoError(t, m.Add(newFakeSource("part", s.events)), "a source may have the name of a part")
+		require.NoError(t, m.Add(newFakeInformer("part", s.events)), "an informer may have the name of a part")
 		require.NoError(t, m.Remove(t.Context(), "part"))
-		assert.Equal(t, "source part", fmt.Sprint(m.Stats().Parts[1].Kind, " ", m.Stats().Parts[1].Name), "the part goes first")
+		assert.Equal(t, "informer part", fmt.Sprint(m.Stats().Parts[1].Kind, " ", m.Stats().Parts[1].Name), "the part goes first")
 		require.NoError(t, m.Remove(t.Context(), "part"))
 		require.ErrorIs(t, m.Remove(t.Context(), "part"), manager.ErrNoPart)
 
@@ -373,8 +373,8 @@ func TestAddRejectsNilParts(t *testing.T) {
 	assert.PanicsWithValue(t, "manager: At called with a nil part", func() { manager.At(manager.Always, nil) })
 	assert.PanicsWithValue(t, "manager: At called with Stage(3)", func() { manager.At(manager.Outer+1, newFakePart("a", nil)) })
 	assert.PanicsWithValue(t, "manager: Func called with a nil function", func() { manager.Func("a", nil) })
-	assert.PanicsWithValue(t, `manager: Sources of "a" called with a nil part`, func() {
-		_ = m.Add(&fakePart{name: "a", sources: []controller.Source{nil}})
+	assert.PanicsWithValue(t, `manager: Informers of "a" called with a nil part`, func() {
+		_ = m.Add(&fakePart{name: "a", informers: []controller.Informer{nil}})
 	})
 }
 

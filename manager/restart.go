@@ -13,11 +13,11 @@ import (
 
 // Failure describes the failure of a part of a [Manager].
 type Failure struct {
-	Kind string // "part", "source", or "election"
+	Kind string // "part", "informer", or "election"
 	Name string // the name of the part; for an election, the key of the lease
 
-	// Err is the error that Run of the part returned; a *wait.PanicError; ErrEnded if Run returned nil before it was told to end; or, for a
-	// source, an error that wraps ErrSyncTimeout.
+	// Err is the error that Run of the part returned; a *wait.PanicError; ErrEnded if Run returned nil before it was told to end; or, for an
+	// informer, an error that wraps ErrSyncTimeout.
 	Err error
 
 	// InARow is the number of failures, including this one, since the part was last healthy: see Config.HealthyAfter.

@@ -11,7 +11,7 @@ import (
 type stageKind int
 
 const (
-	outerStage    stageKind = iota // Outer: sources, and the parts that start and end with them
+	outerStage    stageKind = iota // Outer: informers, and the parts that start and end with them
 	replicaStage                   // Always
 	electionStage                  // the election, or the slots
 	leaderStage                    // Leading: one stage for each term; with slots, one that lasts
@@ -29,7 +29,7 @@ type stage struct {
 // The stages of a manager, in Stats. A manager that loses its lease goes back to standby.
 const (
 	stageNew      = "new"      // Run was not called
-	stageSyncing  = "syncing"  // the sources run, and have not synced
+	stageSyncing  = "syncing"  // the informers run, and have not synced
 	stageStandby  = "standby"  // the parts of stage Always run; another process may lead
 	stageLeading  = "leading"  // all parts run
 	stageStopping = "stopping" // the stop has begun
@@ -97,12 +97,12 @@ func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 	return nil
 }
 
-// awaitFirstSync waits until the sources that were there at the beginning have synced. It returns false if the stop begins first.
+// awaitFirstSync waits until the informers that were there at the beginning have synced. It returns false if the stop begins first.
 func (m *Manager) awaitFirstSync(ctx context.Context) bool {
 	m.mu.Lock()
 	next := &part{stage: leaderStage, number: m.first}
 	m.mu.Unlock()
-	return m.awaitSources(ctx, next)
+	return m.awaitInformers(ctx, next)
 }
 
 // lead runs the parts of stage Leading until ctx ends, and then BeforeRelease: one term.

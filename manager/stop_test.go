@@ -23,13 +23,13 @@ func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 		require.NoError(t, s.manager.Run(ctx))
 		assert.Empty(t, s.events.Take())
 	})
-	bubble(t, "while the sources sync", func(t *testing.T) {
+	bubble(t, "while the informers sync", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
-		s.source.hold = true
+		s.informer.hold = true
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Second)
 		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 	})
 	bubble(t, "in standby", func(t *testing.T) {
 		store := newLeases()
@@ -39,7 +39,7 @@ func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take(), "no BeforeRelease: this one did not lead")
+		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take(), "no BeforeRelease: this one did not lead")
 	})
 	bubble(t, "in standby after a term", func(t *testing.T) {
 		store := newLeases()
@@ -49,7 +49,7 @@ func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 		cut(store, true)
 		time.Sleep(time.Minute)
 		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{"source starts", "part starts", "part stops", "source stops"}, s.events.Take())
+		assert.Equal(t, []string{"informer starts", "part starts", "part stops", "informer stops"}, s.events.Take())
 	})
 	bubble(t, "while it leads", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
@@ -89,36 +89,36 @@ var failures = []struct {
 	{"panics", func() error { panic(errBoom) }, errBoom},
 }
 
-func TestFailedSourceStopsEverythingInOrder(t *testing.T) {
+func TestFailedInformerStopsEverythingInOrder(t *testing.T) {
 	for _, f := range failures {
 		bubble(t, f.name+" before it has synced", func(t *testing.T) {
 			s := newStage(t, manager.Config{})
-			s.source.hold = true
-			s.source.run = func(context.Context) error {
+			s.informer.hold = true
+			s.informer.run = func(context.Context) error {
 				time.Sleep(time.Second)
 				return f.fail()
 			}
 			err := s.manager.Run(t.Context())
 			require.ErrorIs(t, err, f.want)
 			require.NotErrorIs(t, err, manager.ErrSyncTimeout)
-			assert.Contains(t, err.Error(), `manager: run source "source": `)
-			assert.Equal(t, []string{"source starts", "source stops"}, s.events.Take())
+			assert.Contains(t, err.Error(), `manager: run informer "informer": `)
+			assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 		})
 		bubble(t, f.name+" later", func(t *testing.T) {
 			s := newStage(t, manager.Config{Election: election(newLeases())})
-			s.source.run = func(context.Context) error {
+			s.informer.run = func(context.Context) error {
 				time.Sleep(time.Second)
 				return f.fail()
 			}
-			other := newFakeSource("other", s.events)
+			other := newFakeInformer("other", s.events)
 			s.manager.Add(other)
 			err := s.manager.Run(t.Context())
 			require.ErrorIs(t, err, f.want)
-			assert.Contains(t, err.Error(), `manager: run source "source": `)
+			assert.Contains(t, err.Error(), `manager: run informer "informer": `)
 			events := s.events.Take()
-			assert.ElementsMatch(t, []string{"source starts", "other starts"}, events[:2])
+			assert.ElementsMatch(t, []string{"informer starts", "other starts"}, events[:2])
 			assert.Equal(t, []string{
-				"part starts", "source stops", "part drained", "part stops", "hook", "other stops",
+				"part starts", "informer stops", "part drained", "part stops", "hook", "other stops",
 			}, events[2:])
 		})
 	}
@@ -167,14 +167,14 @@ func TestStopErrorsAreJoinedInChronologicalOrder(t *testing.T) {
 				return errors.New(message)
 			}
 		}
-		s.source.run = fail("source failed")
+		s.informer.run = fail("informer failed")
 		s.part.run = fail("not drained")
 		s.hook = func(context.Context) error { panic("hook failed") }
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, r.Stop(), `manager: run part "part": not drained
 manager: call BeforeRelease: wait: recover from panic: hook failed
-manager: run source "source": source failed`)
+manager: run informer "informer": informer failed`)
 	})
 }
 
@@ -185,7 +185,7 @@ func TestPartReturningContextErrorIsNoFailure(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("stopped: %w", ctx.Err())
 		}
-		s.source.run = ended
+		s.informer.run = ended
 		s.part.run = ended
 		s.manager.Add(&fakePart{name: "other", events: s.events, run: func(ctx context.Context) error {
 			<-ctx.Done()

@@ -22,20 +22,20 @@ import (
 
 // managed is a part of a manager in the model. The fields are guarded by mu of its world.
 type managed struct {
-	w       *managedWorld
-	kind    string
-	name    string
-	stage   manager.Stage
-	listed  bool       // it was added, and not only listed by others as a source
-	needs   []*managed // that must have synced before it runs
-	sources []*managed // that it lists
-	runs    int        // how many of its Runs run: at most 1
-	starts  int        // how many have begun
-	term    uint64     // of the Run that runs
-	gone    bool       // it is being removed, or was dropped
-	synced  bool       // a source
+	w         *managedWorld
+	kind      string
+	name      string
+	stage     manager.Stage
+	listed    bool       // it was added, and not only listed by others as an informer
+	needs     []*managed // that must have synced before it runs
+	informers []*managed // that it lists
+	runs      int        // how many of its Runs run: at most 1
+	starts    int        // how many have begun
+	term      uint64     // of the Run that runs
+	gone      bool       // it is being removed, or was dropped
+	synced    bool       // an informer
 
-	syncAfter time.Duration // of a source: of its first Run; later ones take half of it
+	syncAfter time.Duration // of an informer: of its first Run; later ones take half of it
 	lasts     time.Duration // from the end of the context to the return
 	farewell  error         // what it returns when it was told to end
 	deaf      bool          // it does not return from a stop before hear is closed
@@ -88,7 +88,7 @@ func isLeader(p *managed) bool     { return p.stage == manager.Leading }
 
 func isLeftController(p *managed) bool { return isController(p) && p.left }
 
-// part returns what the manager is given: a part of stage Outer that is not a source has no method Synced.
+// part returns what the manager is given: a part of stage Outer that is not an informer has no method Synced.
 func (p *managed) part() manager.Part {
 	if p.kind == "part" && p.stage == manager.Outer {
 		return manager.At(p.stage, manager.Func(p.name, p.Run))
@@ -99,7 +99,7 @@ func (p *managed) part() manager.Part {
 // neededByLocked returns how many parts that list p are there or have not ended.
 func (p *managed) neededByLocked() (n int) {
 	for _, other := range p.w.parts {
-		if slices.Contains(other.sources, p) && (!other.gone || other.runs > 0) {
+		if slices.Contains(other.informers, p) && (!other.gone || other.runs > 0) {
 			n++
 		}
 	}
@@ -110,12 +110,12 @@ func (p *managed) neededLocked() bool { return p.neededByLocked() > 0 }
 
 func (p *managed) Name() string { return p.name }
 
-// Sources lists the sources of p.
-func (p *managed) Sources() (sources []controller.Source) {
-	for _, s := range p.sources {
-		sources = append(sources, s)
+// Informers lists the informers of p.
+func (p *managed) Informers() (informers []controller.Informer) {
+	for _, s := range p.informers {
+		informers = append(informers, s)
 	}
-	return sources
+	return informers
 }
 
 func (p *managed) Synced() <-chan struct{} { return p.ready }
@@ -126,7 +126,7 @@ func (p *managed) Run(ctx context.Context) error {
 	p.begin(ctx)
 	defer p.end()
 	var syncs <-chan time.Time
-	if p.kind == "source" {
+	if p.kind == "informer" {
 		after := p.syncAfter
 		if p.starts > 1 {
 			after /= 2
@@ -153,7 +153,7 @@ func (p *managed) Run(ctx context.Context) error {
 			if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
 				time.Sleep(p.lasts)
 			}
-			tooLate := p.kind == "source" && !p.synced && time.Since(began) >= 2*time.Minute // at the same moment
+			tooLate := p.kind == "informer" && !p.synced && time.Since(began) >= 2*time.Minute // at the same moment
 			p.w.locked(func() { p.w.late = p.w.late || p.w.stopping && (tooLate || p.farewell != nil) })
 			return p.farewell
 		}
@@ -193,7 +193,7 @@ func (p *managed) told(ctx context.Context) (deaf bool) {
 	late := errors.Is(context.Cause(ctx), manager.ErrSyncTimeout)
 	switch {
 	case p.gone && !p.neededLocked() || late:
-	case p.kind == "source" && !p.listed && !p.neededLocked():
+	case p.kind == "informer" && !p.listed && !p.neededLocked():
 		p.gone = true // as the parts that needed it are
 	case p.stage == manager.Outer:
 		assert.True(w.t, w.stopping, "%s is stopped without a reason", p.name)
@@ -266,14 +266,14 @@ func (w *managedWorld) findLocked(kind, name string) *managed {
 	return nil
 }
 
-// dropLocked says that p is on its way out, with the sources that only it needs. It returns what they may say.
+// dropLocked says that p is on its way out, with the informers that only it needs. It returns what they may say.
 func (w *managedWorld) dropLocked(p *managed) (farewells []error) {
 	p.listed = false
-	if p.kind == "source" && p.neededLocked() {
+	if p.kind == "informer" && p.neededLocked() {
 		return nil
 	}
 	p.gone = true
-	for _, q := range append([]*managed{p}, p.sources...) {
+	for _, q := range append([]*managed{p}, p.informers...) {
 		if q.farewell != nil {
 			farewells = append(farewells, q.farewell)
 		}
@@ -288,7 +288,7 @@ func (w *managedWorld) dropLocked(p *managed) (farewells []error) {
 func (w *managedWorld) sweepLocked() {
 	var kept []*managed
 	for _, p := range w.parts {
-		if p.kind == "source" && !p.listed && !p.neededLocked() && p.runs == 0 {
+		if p.kind == "informer" && !p.listed && !p.neededLocked() && p.runs == 0 {
 			p.gone = true // before it has begun
 		}
 		if !p.gone || p.runs > 0 {
@@ -298,33 +298,33 @@ func (w *managedWorld) sweepLocked() {
 	w.parts = kept
 }
 
-// newPart returns a part with random habits, and adds it to the model, with the sources that are new with it. A part of stage
-// Outer may be a source. Others list some sources, of their own or not.
+// newPart returns a part with random habits, and adds it to the model, with the informers that are new with it. A part of stage
+// Outer may be an informer. Others list some informers, of their own or not.
 func (w *managedWorld) newPart(stage manager.Stage, other bool) (p *managed, fresh []*managed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if stage == manager.Outer && !other {
-		p = w.newManagedLocked("source", stage)
+		p = w.newManagedLocked("informer", stage)
 		p.listed = true
 		return p, nil
 	}
-	var sources []*managed
+	var informers []*managed
 	if stage != manager.Outer {
 		for _, s := range w.parts {
-			if s.kind == "source" && !s.gone && (s.listed || s.neededLocked()) && w.rand.IntN(4) == 0 {
-				sources = append(sources, s)
+			if s.kind == "informer" && !s.gone && (s.listed || s.neededLocked()) && w.rand.IntN(4) == 0 {
+				informers = append(informers, s)
 			}
 		}
 		for w.rand.IntN(3) == 0 {
-			fresh = append(fresh, w.newManagedLocked("source", manager.Outer))
+			fresh = append(fresh, w.newManagedLocked("informer", manager.Outer))
 		}
 	}
 	p = w.newManagedLocked("part", stage)
-	p.listed, p.sources = true, append(sources, fresh...)
+	p.listed, p.informers = true, append(informers, fresh...)
 	return p, fresh
 }
 
-// newManagedLocked returns what a part and a source have in common.
+// newManagedLocked returns what a part and an informer have in common.
 func (w *managedWorld) newManagedLocked(kind string, stage manager.Stage) *managed {
 	r := w.rand
 	p := &managed{
@@ -346,7 +346,7 @@ func (w *managedWorld) newManagedLocked(kind string, stage manager.Stage) *manag
 	}
 	if stage != manager.Outer {
 		for _, s := range w.parts {
-			if s.kind == "source" {
+			if s.kind == "informer" {
 				p.needs = append(p.needs, s)
 			}
 		}

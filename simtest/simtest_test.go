@@ -165,7 +165,7 @@ func TestPeriodicReconcileSeesEndOfGap(t *testing.T) {
 					o.Value.N = 2
 					_, err := froms.Update(ctx, o)
 					return controller.Result{}, err
-				}, controller.Config[string]{Logger: quiet, Reads: []controller.Source{from}})
+				}, controller.Config[string]{Logger: quiet, Reads: []controller.Informer{from}})
 				c.Add("a")
 				return []simtest.Part{simtest.Loop(c)}, err
 			}

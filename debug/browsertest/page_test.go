@@ -68,7 +68,7 @@ func play(t *testing.T, further ...string) (context.Context, site, *scene.Scene)
 	return ctx, at, s
 }
 
-// queueOnly returns the page of a controller that does not run, and so reconciles nothing, and has no source.
+// queueOnly returns the page of a controller that does not run, and so reconciles nothing, and has no informer.
 func queueOnly(t *testing.T) (*controller.Controller[string], http.Handler) {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -119,7 +119,7 @@ func TestEveryPageRendersLightDarkAndOnPhone(t *testing.T) {
 	looks := []browsertest.Look{{Width: 1200, Height: 800}, {Width: 1200, Height: 800, Dark: true}, {Width: 390, Height: 800}}
 	for path, want := range map[string]string{
 		"": "FastStart", "queue?name=sites": "sites/quito", "key?queue=sites&key=sites/osaka": "osaka/server-1",
-		"key?queue=sites&key=sites/lisbon": "waitForServer", "key?source=servers&key=lisbon/server-0": "small",
+		"key?queue=sites&key=sites/lisbon": "waitForServer", "key?informer=servers&key=lisbon/server-0": "small",
 	} {
 		for _, look := range looks {
 			tab := s.tab(ctx, t, path, look)

@@ -72,7 +72,7 @@
 //	setpoint_store_undecodable_records                   gauge      backend,kind     records that were met and do not decode
 //	setpoint_feature_enabled                             gauge      name,stage       1 while the feature is enabled
 //	setpoint_manager_stage                               gauge      stage            1 for the stage of the manager
-//	setpoint_manager_parts                               gauge      kind,state       parts and sources
+//	setpoint_manager_parts                               gauge      kind,state       parts and informers
 //	setpoint_manager_part_restarts_total                 counter    kind,part        restarts after failures
 //
 // docs/metrics.md in the repository lists the values of the labels, and says when a series is missing.

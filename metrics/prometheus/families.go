@@ -104,7 +104,7 @@ func newFamilies() *families {
 	fs.features = fs.largest("setpoint_feature_enabled", "1 while the feature is enabled", "name", "stage")
 
 	fs.stage = fs.gauge("setpoint_manager_stage", "Managers, by stage", "stage")
-	fs.parts = fs.gauge("setpoint_manager_parts", "Parts and sources of managers, by state", kind, "state")
+	fs.parts = fs.gauge("setpoint_manager_parts", "Parts and informers of managers, by state", kind, "state")
 	fs.restarts = fs.counter("setpoint_manager_part_restarts_total", "How often a part was started again after a failure", kind, "part")
 	return fs
 }

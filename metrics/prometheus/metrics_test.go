@@ -273,7 +273,7 @@ func TestAddAcceptsPartsWithStats(t *testing.T) {
 	cached := must(informer.New(sites, store.Key, informer.Config{Name: "cached"}))
 	c := must(controller.New("sites", noop[string], controller.Config[string]{}, controller.For(cached)))
 	require.NoError(t, x.Add("mine", c))
-	require.NoError(t, x.Add("again", cached), "it is registered as a source, and counts once")
+	require.NoError(t, x.Add("again", cached), "it is registered as an informer, and counts once")
 	require.NoError(t, x.Add("sites", sites))
 	require.ErrorIs(t, x.Add("other", c), setpointprom.ErrExists)
 	require.EqualError(t, x.Add("clock", time.Now()), `prometheus: add "clock": time.Time has no numbers that this package knows`)

@@ -166,7 +166,7 @@ func (s *scrape) managed(m manager.Stats) {
 	for _, stage := range []string{"new", "syncing", "standby", "leading", "stopping", "ended"} {
 		s.is(s.stage, m.Stage == stage, stage)
 	}
-	for _, kind := range []string{"part", "source", "election"} {
+	for _, kind := range []string{"part", "informer", "election"} {
 		for _, state := range []string{"waiting", "syncing", "running", "backing off", "stopping"} {
 			s.set(s.parts, 0, kind, state)
 		}
@@ -202,9 +202,9 @@ func (s *scrape) part(name string, p any) {
 	case featureGates:
 		s.gates(p)
 	}
-	if needs, ok := p.(interface{ Sources() []controller.Source }); ok {
-		for _, source := range needs.Sources() {
-			s.part(source.Name(), source)
+	if needs, ok := p.(interface{ Informers() []controller.Informer }); ok {
+		for _, in := range needs.Informers() {
+			s.part(in.Name(), in)
 		}
 	}
 }
@@ -246,8 +246,8 @@ func (s *scrape) controller(name string, c controller.Stats) {
 	for by, age := range c.OldestHeld {
 		s.seconds(s.oldestHeld, age, name, by)
 	}
-	for source, lag := range c.CacheLag {
-		s.seconds(s.cacheLag, lag, name, source)
+	for in, lag := range c.CacheLag {
+		s.seconds(s.cacheLag, lag, name, in)
 	}
 	count(s, s.unmapped, c.Unmapped, name)
 	s.is(s.paused, c.Paused, name)

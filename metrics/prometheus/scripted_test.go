@@ -86,7 +86,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 			}
 			return controller.Result{}, nil
 		}, controller.Config[string]{
-			Workers: 2, Logger: quiet, Reads: []controller.Source{seen}, Expectations: []controller.Expectations[string]{children},
+			Workers: 2, Logger: quiet, Reads: []controller.Informer{seen}, Expectations: []controller.Expectations[string]{children},
 			Background: 1,
 		}, controller.For(cached)))
 		recorder := must(events.NewRecorder(events.Config{

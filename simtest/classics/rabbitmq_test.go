@@ -19,7 +19,7 @@ func rabbitmq782(fixed bool) simtest.World {
 			_, clusters := mirror[volume](env, "cluster")
 			sets, seen := mirror[volume](env, "set")
 			claims := simtest.Open[volume](env, "claim")
-			return loop("rabbitmq", controller.Config[string]{Reads: []controller.Source{seen}}, func(ctx context.Context, key string) error {
+			return loop("rabbitmq", controller.Config[string]{Reads: []controller.Informer{seen}}, func(ctx context.Context, key string) error {
 				cluster, ok := clusters.Get(key)
 				if !ok {
 					return nil

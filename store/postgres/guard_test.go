@@ -175,7 +175,7 @@ func TestKeyIsHeldUntilTableCacheShowsItsTransaction(t *testing.T) {
 			}
 			return err
 		})
-	}, controller.Config[string]{Reads: []controller.Source{others}}, controller.For(sites))
+	}, controller.Config[string]{Reads: []controller.Informer{others}}, controller.For(sites))
 	require.NoError(t, err)
 	disconnect, err := c.Connect(t.Context())
 	require.NoError(t, err)

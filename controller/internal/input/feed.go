@@ -7,18 +7,18 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Source is an informer, without its types.
-type Source interface {
+// Informer is an [informer.Informer] without its types.
+type Informer interface {
 	informer.Syncer
 	Run(ctx context.Context) error
 }
 
 // Feed is one input of one controller.
 type Feed[K comparable] struct {
-	source  Source
-	retries retrier // nil if nothing can fail
-	join    func(context.Context) (*informer.Registration, error)
-	present func(ctx context.Context, add func(K)) // nil if only a handler knows the keys
+	informer Informer
+	retries  retrier // nil if nothing can fail
+	join     func(context.Context) (*informer.Registration, error)
+	present  func(ctx context.Context, add func(K)) // nil if only a handler knows the keys
 
 	reg *informer.Registration // while it is started; nil if join failed
 }
@@ -78,7 +78,7 @@ func Mapped[K, S comparable, T any](
 func Handled[K, S comparable, T any](
 	o Origin[K], r Rules[T], inf *informer.Informer[S, T], handler func(add func(K)) informer.Handler[S, T],
 ) *Feed[K] {
-	return &Feed[K]{source: inf, join: func(ctx context.Context) (*informer.Registration, error) {
+	return &Feed[K]{informer: inf, join: func(ctx context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(restrict(ctx, o, r, inf, handler(func(key K) { o.add(key, told, "") })))
 	}}
 }
@@ -98,7 +98,7 @@ func feed[K, S comparable, T any](
 			}
 		}
 	}
-	return &Feed[K]{source: inf, retries: retries, present: present, join: func(ctx context.Context) (*informer.Registration, error) {
+	return &Feed[K]{informer: inf, retries: retries, present: present, join: func(ctx context.Context) (*informer.Registration, error) {
 		return inf.AddHandler(restrict(ctx, o, r, inf, informer.Handler[S, T]{
 			// If a state were merged away, a reconcile that acted on it would not learn that it is gone.
 			EveryEvent: true,
@@ -158,8 +158,8 @@ func restrict[K, S comparable, T any](
 	return h
 }
 
-// Source returns the informer.
-func (f *Feed[K]) Source() Source { return f.source }
+// Informer returns the informer.
+func (f *Feed[K]) Informer() Informer { return f.informer }
 
 // Start joins the informer, until Stop is called, and retries mappings that failed earlier, until ctx ends.
 func (f *Feed[K]) Start(ctx context.Context) (*informer.Registration, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// Feeds are the inputs of one controller, and its sources. Start starts them together; a stop ends them together. All methods are safe for
-// concurrent use, but call Start again only after stop has returned.
+// Feeds are the inputs of one controller, and its informers. Start starts them together; a stop ends them together. All methods are safe
+// for concurrent use, but call Start again only after stop has returned.
 type Feeds[K comparable] struct {
-	feeds   []*Feed[K]
-	sources []Source
+	feeds     []*Feed[K]
+	informers []Informer
 
 	mu sync.Mutex
 	// mu guards the following. Invariant: attaching is nil while attached is not.
@@ -28,32 +28,32 @@ type attachment struct {
 	ctx      context.Context
 	users    sync.WaitGroup // of what is present; Feeds.mu guards Add
 	handlers []*informer.Registration
-	syncers  []informer.Syncer // of all sources and handlers
+	syncers  []informer.Syncer // of all informers and handlers
 }
 
-// NewFeeds returns Feeds that are not started. Their sources are those of feeds, and others, each once.
-func NewFeeds[K comparable, S Source](feeds []*Feed[K], others []S) *Feeds[K] {
+// NewFeeds returns Feeds that are not started. Their informers are those of feeds, and others, each once.
+func NewFeeds[K comparable, S Informer](feeds []*Feed[K], others []S) *Feeds[K] {
 	fs := &Feeds[K]{feeds: feeds}
-	add := func(s Source) {
-		if !reflect.TypeOf(s).Comparable() || !slices.Contains(fs.sources, s) {
-			fs.sources = append(fs.sources, s)
+	add := func(in Informer) {
+		if !reflect.TypeOf(in).Comparable() || !slices.Contains(fs.informers, in) {
+			fs.informers = append(fs.informers, in)
 		}
 	}
 	for _, f := range feeds {
-		add(f.Source())
+		add(f.Informer())
 	}
-	for _, s := range others {
-		add(s)
+	for _, in := range others {
+		add(in)
 	}
 	return fs
 }
 
-// Sources returns the sources. The caller must not change the slice.
-func (fs *Feeds[K]) Sources() []Source { return fs.sources }
+// Informers returns the informers. The caller must not change the slice.
+func (fs *Feeds[K]) Informers() []Informer { return fs.informers }
 
 // Start starts the feeds, and returns what to wait for before their keys can be reconciled. If beside is not nil, Start calls it in a
 // goroutine; it must return when its context ends. stop ends all of this. The caller must call stop even if Start returns an error, which
-// names the source that has ended.
+// names the informer that has ended.
 func (fs *Feeds[K]) Start(
 	ctx context.Context, beside func(ctx context.Context, syncers []informer.Syncer),
 ) (syncers []informer.Syncer, stop func(), err error) {
@@ -68,14 +68,14 @@ func (fs *Feeds[K]) Start(
 			f.Stop()
 		}
 	}
-	for _, s := range fs.sources {
-		made.syncers = append(made.syncers, s)
+	for _, in := range fs.informers {
+		made.syncers = append(made.syncers, in)
 	}
 	for _, f := range fs.feeds {
 		started++
 		handler, err := f.Start(ctx)
 		if err != nil {
-			return nil, stop, fmt.Errorf("watch %s: %w", f.Source().Name(), err)
+			return nil, stop, fmt.Errorf("watch %s: %w", f.Informer().Name(), err)
 		}
 		made.syncers = append(made.syncers, handler)
 		made.handlers = append(made.handlers, handler)
@@ -116,7 +116,7 @@ func (fs *Feeds[K]) Started() bool {
 	return fs.attached != nil
 }
 
-// Synced reports whether the feeds are started, and all sources and handlers have synced.
+// Synced reports whether the feeds are started, and all informers and handlers have synced.
 func (fs *Feeds[K]) Synced() bool {
 	fs.mu.Lock()
 	made := fs.attached

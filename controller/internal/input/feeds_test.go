@@ -16,8 +16,8 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// none is no sources beside those of the feeds.
-var none []input.Source
+// none is no informers beside those of the feeds.
+var none []input.Informer
 
 // newFeeds returns the informer of w, which runs until the test ends, with two feeds of it.
 func newFeeds(t *testing.T, w *world) *input.Feeds[string] {
@@ -38,7 +38,7 @@ func newFeeds(t *testing.T, w *world) *input.Feeds[string] {
 	return input.NewFeeds([]*input.Feed[string]{
 		input.Own(w.origin, input.Rules[object]{}, w.inf),
 		input.Pointing(w.origin, input.Rules[object]{}, w.inf, owner),
-	}, []input.Source{w.inf})
+	}, []input.Informer{w.inf})
 }
 
 // present returns the keys that Present adds.
@@ -53,7 +53,7 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 		w := newWorld(t)
 		w.source.Put(object{"a", "x"})
 		fs := newFeeds(t, w)
-		assert.Equal(t, []input.Source{w.inf}, fs.Sources(), "once")
+		assert.Equal(t, []input.Informer{w.inf}, fs.Informers(), "once")
 		for range 2 {
 			assert.False(t, fs.Started())
 			assert.False(t, fs.Synced())
@@ -66,7 +66,7 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 				beside <- "ended"
 			})
 			require.NoError(t, err)
-			assert.Len(t, syncers, 3, "the source and two handlers")
+			assert.Len(t, syncers, 3, "the informer and two handlers")
 			synctest.Wait()
 			assert.True(t, fs.Started())
 			assert.True(t, fs.Synced())
@@ -83,7 +83,7 @@ func TestFeedsStartAndStopTogether(t *testing.T) {
 	})
 }
 
-func TestFeedsSyncAfterTheirSource(t *testing.T) {
+func TestFeedsSyncAfterTheirInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		fs := input.NewFeeds([]*input.Feed[string]{input.Own(w.origin, input.Rules[object]{}, w.inf)}, none)

@@ -98,7 +98,7 @@ func TestFeedReportsKeysReasonsAndNews(t *testing.T) {
 				w.source.Put(object{"a", "x"})
 				w.source.Put(object{"b", ""})
 				f := make(w)
-				assert.Equal(t, "things", f.Source().Name())
+				assert.Equal(t, "things", f.Informer().Name())
 				stop := w.run(t, f)
 				assert.Equal(t, []string{"x: -7, things listed, false"}, w.take())
 				w.source.Put(object{"b", "y"})

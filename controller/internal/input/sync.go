@@ -37,10 +37,10 @@ func unheard(syncers []informer.Syncer) (names []string) {
 	return names
 }
 
-// Silent returns the names of the sources that have been silent for d: see [informer.Informer.Stale].
+// Silent returns the names of the informers whose source has been silent for d: see [informer.Informer.Stale].
 func (fs *Feeds[K]) Silent(d time.Duration) (names []string) {
-	for _, source := range fs.sources {
-		s, ok := source.(interface {
+	for _, in := range fs.informers {
+		s, ok := in.(interface {
 			Name() string
 			Stale(d time.Duration) bool
 		})

@@ -1,4 +1,4 @@
-// Package mirror tracks which sources of a controller mirror stores, and the versions that their caches must show before a key may be
+// Package mirror tracks which informers of a controller mirror stores, and the versions that their caches must show before a key may be
 // reconciled again: those that its last reconcile has written.
 //
 // # Guarantees

@@ -15,7 +15,7 @@ import (
 // seconds, even to a watch of only some objects, so a cache that takes longer is disconnected.
 const MaxBehind = 10 * time.Second
 
-// Cache is an informer, without its types.
+// Cache is an informer without its types.
 type Cache interface {
 	Version() informer.Version
 	WaitForVersion(ctx context.Context, v informer.Version) error
@@ -23,13 +23,13 @@ type Cache interface {
 	Source() any
 }
 
-// Mirrors are the sources of one controller that mirror stores. They are safe for concurrent use.
+// Mirrors are the informers of one controller that mirror stores. They are safe for concurrent use.
 type Mirrors[K comparable] struct {
 	all    []*Mirror[K] // never changed after New
 	active atomic.Bool
 }
 
-// Mirror is one source.
+// Mirror is one informer.
 type Mirror[K comparable] struct {
 	of    *Mirrors[K]
 	clock written.Clock
@@ -38,11 +38,11 @@ type Mirror[K comparable] struct {
 	lag   *lag
 }
 
-// New returns the mirrors among sources.
-func New[K comparable, S any](sources []S) *Mirrors[K] {
+// New returns the mirrors among informers.
+func New[K comparable, S any](informers []S) *Mirrors[K] {
 	ms := &Mirrors[K]{}
-	for _, s := range sources {
-		cache, ok := any(s).(Cache)
+	for _, in := range informers {
+		cache, ok := any(in).(Cache)
 		if !ok {
 			continue
 		}

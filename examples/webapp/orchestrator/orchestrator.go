@@ -301,7 +301,7 @@ func (o *Orchestrator) controller(
 		Workers:      workers,
 		Queue:        workqueue.Config[string]{RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](20*time.Millisecond, 5*time.Second)},
 		DrainTimeout: stopTimeout,
-		Reads:        []controller.Source{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
+		Reads:        []controller.Informer{o.manifests, o.replicas, o.apps.cache, o.deployments.cache, o.services.cache},
 		Logger:       o.cfg.Logger,
 	}, inputs...)
 }

@@ -21,12 +21,12 @@ import (
 
 // life is a [sim.Life]: the real Manager with the real election runs the parts of the process.
 type life struct {
-	p       *sim.Process
-	driver  *Driver
-	manager *manager.Manager
-	sources map[*view.View]controller.Source // as the manager runs them
-	err     error                            // of Run, when ended is closed
-	ended   chan struct{}                    // closed when Run has returned
+	p         *sim.Process
+	driver    *Driver
+	manager   *manager.Manager
+	informers map[*view.View]controller.Informer // as the manager runs them
+	err       error                              // of Run, when ended is closed
+	ended     chan struct{}                      // closed when Run has returned
 
 	background int // parts that run in the background
 
@@ -67,28 +67,28 @@ func (l *life) join(part part.Part) error {
 		l.background++
 		return l.manager.Add(part.Background)
 	case part.Cache != nil:
-		s, err := l.source(part.Cache)
+		s, err := l.informer(part.Cache)
 		if err != nil {
 			return err
 		}
 		return l.manager.Add(s)
 	}
-	var sources []controller.Source
-	for _, src := range part.Loop.Sources() {
-		s, err := l.source(src)
+	var informers []controller.Informer
+	for _, src := range part.Loop.Informers() {
+		s, err := l.informer(src)
 		if err != nil {
 			return err
 		}
-		sources = append(sources, s)
+		informers = append(informers, s)
 	}
 	part.Loop.Pause()
 	l.p.Loops = append(l.p.Loops, part.Loop)
-	return l.manager.Add(part.Loop.Managed(sources, l.p.AwaitReconcile))
+	return l.manager.Add(part.Loop.Managed(informers, l.p.AwaitReconcile))
 }
 
-// source returns an informer as the manager runs it.
-func (l *life) source(in any) (controller.Source, error) {
-	s, ok := in.(controller.Source)
+// informer returns an informer as the manager runs it.
+func (l *life) informer(in any) (controller.Informer, error) {
+	s, ok := in.(controller.Informer)
 	if !ok {
 		return nil, fmt.Errorf("simtest: %T is not an informer, and cannot be driven", in)
 	}
@@ -96,20 +96,20 @@ func (l *life) source(in any) (controller.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.sources[v] == nil {
-		l.sources[v] = &source{s, v}
+	if l.informers[v] == nil {
+		l.informers[v] = &informer{s, v}
 	}
-	return l.sources[v], nil
+	return l.informers[v], nil
 }
 
-// source is an informer that a manager runs: its view is in the context.
-type source struct {
-	controller.Source
+// informer is an informer that a manager runs: its view is in the context.
+type informer struct {
+	controller.Informer
 	v *view.View
 }
 
-// Run implements [controller.Source].
-func (s *source) Run(ctx context.Context) error { return s.Source.Run(s.v.In(ctx)) }
+// Run implements [controller.Informer].
+func (s *informer) Run(ctx context.Context) error { return s.Informer.Run(s.v.In(ctx)) }
 
 // Begin implements [sim.Life].
 func (l *life) Begin() {

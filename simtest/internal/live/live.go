@@ -35,7 +35,7 @@ func New(r *sim.Run) *Driver {
 func (d *Driver) Live(p *sim.Process) sim.Life {
 	return &life{
 		p: p, driver: d, ended: make(chan struct{}), told: make(chan struct{}),
-		sources: make(map[*view.View]controller.Source),
+		informers: make(map[*view.View]controller.Informer),
 	}
 }
 

@@ -22,11 +22,11 @@ type Part struct {
 // Loop is a controller without its type.
 type Loop interface {
 	Name() string
-	Sources() []controller.Source
+	Informers() []controller.Informer
 	Connect(ctx context.Context) (disconnect func(), err error)
 
-	// Managed returns the controller, with other sources in place of its own. Each of its reconciles calls wait before it begins.
-	Managed(sources []controller.Source, wait func(context.Context)) manager.Part
+	// Managed returns the controller, with other informers in place of its own. Each of its reconciles calls wait before it begins.
+	Managed(informers []controller.Informer, wait func(context.Context)) manager.Part
 
 	Ready() (keys []string)
 	Step(ctx context.Context, key string) string // reconciles a key, and returns the outcome; empty if the key was not ready
@@ -44,14 +44,14 @@ func Of[K comparable](c *controller.Controller[K]) Loop { return &loop[K]{c} }
 
 type loop[K comparable] struct{ c *controller.Controller[K] }
 
-func (l *loop[K]) Name() string                 { return l.c.Name() }
-func (l *loop[K]) Sources() []controller.Source { return l.c.Sources() }
+func (l *loop[K]) Name() string                     { return l.c.Name() }
+func (l *loop[K]) Informers() []controller.Informer { return l.c.Informers() }
 
 func (l *loop[K]) Connect(ctx context.Context) (disconnect func(), err error) {
 	return l.c.Connect(ctx)
 }
-func (l *loop[K]) Managed(sources []controller.Source, wait func(context.Context)) manager.Part {
-	return managed[K]{l.c, sources, wait}
+func (l *loop[K]) Managed(informers []controller.Informer, wait func(context.Context)) manager.Part {
+	return managed[K]{l.c, informers, wait}
 }
 
 func (l *loop[K]) Ready() (keys []string) {
@@ -123,12 +123,12 @@ func (l *loop[K]) Begun() (n int) {
 // managed is a controller that a manager runs.
 type managed[K comparable] struct {
 	*controller.Controller[K]
-	sources []controller.Source
-	wait    func(context.Context)
+	informers []controller.Informer
+	wait      func(context.Context)
 }
 
 // Run has each reconcile wait for its turn.
 func (m managed[K]) Run(ctx context.Context) error { return m.Controller.Run(pace.With(ctx, m.wait)) }
 
-// Sources returns those in place of the controller's own.
-func (m managed[K]) Sources() []controller.Source { return m.sources }
+// Informers returns those in place of the controller's own.
+func (m managed[K]) Informers() []controller.Informer { return m.informers }

@@ -223,9 +223,9 @@ func (p *Process) IsCold(l part.Loop) bool { return p.cold != "" && p.watches(l,
 
 // watches reports whether a cache of a kind is an input of a controller.
 func (p *Process) watches(l part.Loop, kind string) bool {
-	sources := l.Sources()
+	informers := l.Informers()
 	return slices.ContainsFunc(p.Views, func(v *view.View) bool {
-		return v.Kind() == kind && slices.ContainsFunc(sources, func(s controller.Source) bool { return v.Of(s) })
+		return v.Kind() == kind && slices.ContainsFunc(informers, func(s controller.Informer) bool { return v.Of(s) })
 	})
 }
 

@@ -95,7 +95,7 @@ func (l *life) join(part part.Part) error {
 	case part.Cache != nil:
 		return l.watch(part.Cache)
 	}
-	for _, src := range part.Loop.Sources() {
+	for _, src := range part.Loop.Informers() {
 		if err := l.watch(src); err != nil {
 			return err
 		}

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSharedSourcesRunOnceAndStayWarmInStandby(t *testing.T) {
+func TestSharedInformersRunOnceAndStayWarmInStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newLeases()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		events := &looptest.Log[string]{}
-		shared, own := newFakeSource("shared", events), newFakeSource("own", events)
+		shared, own := newFakeInformer("shared", events), newFakeInformer("own", events)
 		m := must(manager.New(manager.Config{Election: election(store), Logger: quiet},
 			newFakePart("a", events, shared), newFakePart("b", events, own, shared, own), manager.At(manager.Outer, own)))
 		m.CheckInvariants(t)
@@ -34,34 +34,34 @@ func TestSharedSourcesRunOnceAndStayWarmInStandby(t *testing.T) {
 		for _, p := range m.Stats().Parts {
 			names = append(names, p.Kind+" "+p.Name)
 		}
-		assert.Equal(t, []string{"source shared", "part a", "source own", "part b", "election lock"}, names)
+		assert.Equal(t, []string{"informer shared", "part a", "informer own", "part b", "election lock"}, names)
 		require.NoError(t, r.Stop())
 		assert.ElementsMatch(t, []string{"shared stops", "own stops"}, events.Take()[4:], "after the parts have drained")
 	})
 }
 
-func TestPartWaitsForItsOwnSources(t *testing.T) {
+func TestPartWaitsForItsOwnInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		s.events.Take()
-		late := newFakeSource("late", s.events)
+		late := newFakeInformer("late", s.events)
 		late.hold = true
-		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.source, late), newFakePart("does not", s.events)))
+		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.informer, late), newFakePart("does not", s.events)))
 		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"late starts"}, s.events.Take(), "and parts added after a source wait for it")
+		assert.Equal(t, []string{"late starts"}, s.events.Take(), "and parts added after an informer wait for it")
 		close(late.synced)
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"reads starts", "does not starts"}, s.events.Take())
 	})
 }
 
-func TestSourceEndsWithLastPartThatNeedsIt(t *testing.T) {
+func TestInformerEndsWithLastPartThatNeedsIt(t *testing.T) {
 	for _, early := range []bool{false, true} { // before Run
 		synctest.Test(t, func(t *testing.T) {
 			events := &looptest.Log[string]{}
-			shared, own, pinned := newFakeSource("shared", events), newFakeSource("own", events), newFakeSource("pinned", events)
+			shared, own, pinned := newFakeInformer("shared", events), newFakeInformer("own", events), newFakeInformer("pinned", events)
 			m := must(manager.New(manager.Config{Logger: quiet},
 				newFakePart("a", events, shared, own, pinned), newFakePart("b", events, shared, pinned), pinned))
 			var r *looptest.Running
@@ -95,32 +95,32 @@ func TestSourceEndsWithLastPartThatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestAddedSourceStaysForPartsThatNeedIt(t *testing.T) {
+func TestAddedInformerStaysForPartsThatNeedIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, manager.Config{})
-		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.source)))
+		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.informer)))
 		looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		s.events.Take()
-		require.NoError(t, s.manager.Remove(t.Context(), "source"))
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 		synctest.Wait()
 		assert.Empty(t, s.events.Take())
 		s.manager.CheckInvariants(t)
-		require.ErrorIs(t, s.manager.Remove(t.Context(), "source"), manager.ErrNoPart)
-		require.NoError(t, s.manager.Add(s.source), "it may be added again")
+		require.ErrorIs(t, s.manager.Remove(t.Context(), "informer"), manager.ErrNoPart)
+		require.NoError(t, s.manager.Add(s.informer), "it may be added again")
 		require.NoError(t, s.manager.Remove(t.Context(), "reads"))
 		assert.Equal(t, []string{"reads drained", "reads stops"}, s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "source"))
-		assert.Equal(t, []string{"source stops"}, s.events.Take())
+		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
+		assert.Equal(t, []string{"informer stops"}, s.events.Take())
 	})
 }
 
-func TestRemoveReportsErrorsOfSources(t *testing.T) {
+func TestRemoveReportsErrorsOfInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
-		source := newFakeSource("source", events)
-		source.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Minute); return errBoom }
-		m := must(manager.New(manager.Config{Logger: quiet}, newFakePart("a", events, source), newFakePart("b", events)))
+		informer := newFakeInformer("informer", events)
+		informer.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Minute); return errBoom }
+		m := must(manager.New(manager.Config{Logger: quiet}, newFakePart("a", events, informer), newFakePart("b", events)))
 		r := looptest.Start(t, m.Run)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -128,15 +128,15 @@ func TestRemoveReportsErrorsOfSources(t *testing.T) {
 		first := looptest.Start(t, func(context.Context) error { return m.Remove(ctx, "a") })
 		second := looptest.Start(t, func(ctx context.Context) error { return m.Remove(ctx, "a") })
 		<-first.Done()
-		require.EqualError(t, first.Stop(), `manager: remove "a": source "source" has not ended yet: context deadline exceeded`)
-		require.ErrorIs(t, m.Add(newFakePart("c", events, source)), manager.ErrExists, "it has not ended yet")
-		require.ErrorIs(t, m.Add(source), manager.ErrExists)
+		require.EqualError(t, first.Stop(), `manager: remove "a": informer "informer" has not ended yet: context deadline exceeded`)
+		require.ErrorIs(t, m.Add(newFakePart("c", events, informer)), manager.ErrExists, "it has not ended yet")
+		require.ErrorIs(t, m.Add(informer), manager.ErrExists)
 		require.NoError(t, m.Add(newFakePart("a", events)), "its name is free")
 		m.CheckInvariants(t)
 		<-second.Done()
 		require.EqualError(t, second.Stop(), `manager: remove "a": boom`)
 		m.CheckInvariants(t)
-		require.NoError(t, m.Add(newFakePart("c", events, source)))
+		require.NoError(t, m.Add(newFakePart("c", events, informer)))
 		require.ErrorIs(t, r.Stop(), errBoom)
 	})
 }
@@ -146,12 +146,12 @@ func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 		store := &watchedLeases{Store: newLeases()}
 		s := newStage(t, manager.Config{Election: election(store)})
 		store.events = s.events
-		s.source.hold = true
+		s.informer.hold = true
 		require.NoError(t, s.manager.Add(manager.At(manager.Outer, newFakePart("recorder", s.events))))
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"source starts", "recorder starts"}, s.events.Take())
-		close(s.source.synced)
+		assert.ElementsMatch(t, []string{"informer starts", "recorder starts"}, s.events.Take())
+		close(s.informer.synced)
 		synctest.Wait()
 		assert.Equal(t, []string{"part starts"}, s.events.Take(), "the manager does not wait for the recorder to sync")
 		store.notes.Store(true)
@@ -162,20 +162,20 @@ func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 	})
 }
 
-// plain is a source that cannot be compared with another, so each is one of its own.
+// plain is an informer that cannot be compared with another, so each is one of its own.
 type plain struct {
-	*fakeSource
+	*fakeInformer
 	_ []int
 }
 
-func TestUncomparableSourcesAreDistinct(t *testing.T) {
+func TestUncomparableInformersAreDistinct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
-		var sources []controller.Source
+		var informers []controller.Informer
 		for range 2 {
-			sources = append(sources, plain{fakeSource: newFakeSource("plain", events)})
+			informers = append(informers, plain{fakeInformer: newFakeInformer("plain", events)})
 		}
-		m := must(manager.New(manager.Config{Logger: quiet}, newFakePart("a", events, sources...)))
+		m := must(manager.New(manager.Config{Logger: quiet}, newFakePart("a", events, informers...)))
 		looptest.Start(t, m.Run)
 		synctest.Wait()
 		assert.ElementsMatch(t, []string{"plain starts", "plain starts", "a starts"}, events.Take())
@@ -199,31 +199,31 @@ func TestLastStageOfPartWins(t *testing.T) {
 	})
 }
 
-func TestSourceAddedAsPartIsRejectedAsSource(t *testing.T) {
+func TestInformerAddedAsPartIsRejectedAsInformer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
-		late := newFakeSource("late", events)
+		late := newFakeInformer("late", events)
 		m := must(manager.New(manager.Config{Logger: quiet}, manager.At(manager.Always, late)))
-		require.ErrorIs(t, m.Add(newFakePart("reads", events, late)), manager.ErrExists, "it runs after the sources")
+		require.ErrorIs(t, m.Add(newFakePart("reads", events, late)), manager.ErrExists, "it runs after the informers")
 		require.Len(t, m.Stats().Parts, 1)
 		m.CheckInvariants(t)
 	})
 }
 
-// derivedSource is a source that is made from another one.
-type derivedSource struct {
-	*fakeSource
-	from controller.Source
+// derivedInformer is an informer that is made from another one.
+type derivedInformer struct {
+	*fakeInformer
+	from controller.Informer
 }
 
-func (s derivedSource) Sources() []controller.Source { return []controller.Source{s.from} }
+func (s derivedInformer) Informers() []controller.Informer { return []controller.Informer{s.from} }
 
-func TestRemoveWaitsForSourcesOfSources(t *testing.T) {
+func TestRemoveWaitsForInformersOfInformers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		events := &looptest.Log[string]{}
-		base := newFakeSource("base", events)
+		base := newFakeInformer("base", events)
 		base.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
-		derived := &derivedSource{newFakeSource("derived", events), base}
+		derived := &derivedInformer{newFakeInformer("derived", events), base}
 		m := must(manager.New(manager.Config{Logger: quiet}, manager.At(manager.Outer, derived), newFakePart("part", events, derived)))
 		r := looptest.Start(t, m.Run)
 		synctest.Wait()
