@@ -33,7 +33,7 @@ type (
 func farms(lease string, fenced bool, policy owner.Policy) func() simtest.World {
 	return func() simtest.World {
 		entries := make(map[string]bool) // outside of the store
-		var gate fence.Gate
+		var guard fence.Guard
 		call := func(change func()) func(context.Context) error {
 			return func(ctx context.Context) error {
 				leads, ok := leaderelect.FromContext(ctx)
@@ -41,7 +41,7 @@ func farms(lease string, fenced bool, policy owner.Policy) func() simtest.World 
 					change()
 					return nil
 				}
-				return gate.Do(ctx, leads.Term(), func(context.Context) error { change(); return nil })
+				return guard.Do(ctx, leads.Term(), func(context.Context) error { change(); return nil })
 			}
 		}
 		open := func(env *simtest.Env) (store.Store[farm], *store.Informer[farm], *owner.Children[machine]) {

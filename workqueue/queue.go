@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/workqueue/internal/dispatch"
 	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
-	"github.com/setpoint-go/setpoint/workqueue/internal/gate"
 	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
@@ -131,9 +131,9 @@ type Queue[K comparable] struct {
 	idle      chan struct{} // removed, and closed, when the queue is idle; nil if no caller waits for it
 	released  chan struct{} // removed, and closed, by ShutDown, which releases drains; nil if there are none
 	shutdown  bool
-	timer     *time.Timer // runs fire; nil until the first deadline
-	armedFor  int64       // the time at which the timer fires, at the latest the first deadline; 0 if it does not run
-	gate      *gate.Gate  // enforces DispatchLimit; nil if there is none
+	timer     *time.Timer     // runs fire; nil until the first deadline
+	armedFor  int64           // the time at which the timer fires, at the latest the first deadline; 0 if it does not run
+	rate      *dispatch.Limit // enforces DispatchLimit; nil if there is none
 }
 
 // New returns a queue. The error names each field of cfg that is out of its bounds.
@@ -154,7 +154,7 @@ func New[K comparable](cfg Config[K]) (*Queue[K], error) {
 		busy:     entries.NewList(),
 	}
 	if cfg.DispatchLimit != nil {
-		q.gate = gate.New(cfg.DispatchLimit, q.pass)
+		q.rate = dispatch.New(cfg.DispatchLimit, q.dispatchAllowed)
 	}
 	switch l := q.cfg.RateLimiter.(type) {
 	case nil:

@@ -26,7 +26,7 @@ func TestNoKeyIsLostOrHandedOutTwiceUnderLoad(t *testing.T) {
 		"ordered":  {Group: threes, GroupLimit: 2, Aging: time.Microsecond, Timestamps: true},
 		"strict":   {Group: threes, GroupLimit: 1, Aging: -1, MaxAttempts: 2},
 		"debounce": {Group: threes, GroupLimit: 2, Debounce: time.Microsecond, MaxAttempts: 2},
-		"gate":     {DispatchLimit: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
+		"limit":    {DispatchLimit: rate.NewLimiter(1e6, 1), Debounce: 20 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) { stress(t, cfg, name != "plain") })
 	}

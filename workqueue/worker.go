@@ -63,7 +63,7 @@ func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
 	checkKey(key)
 	q.mu.Lock()
 	e := q.entries.Get(key)
-	if e == nil || e.State != entry.Ready || !q.line.MayStart(e) || !q.passLocked() {
+	if e == nil || e.State != entry.Ready || !q.line.MayStart(e) || !q.mayDispatchLocked() {
 		q.mu.Unlock()
 		return item, false
 	}
@@ -178,7 +178,7 @@ func (q *Queue[K]) dispatchedLocked(key K) *entry.Entry[K] {
 
 // takeLocked takes the next entry out of its line, or returns nil if none may be dispatched. The caller calls dispatch next.
 func (q *Queue[K]) takeLocked() *entry.Entry[K] {
-	if !q.passLocked() {
+	if !q.mayDispatchLocked() {
 		return nil
 	}
 	e := q.line.Pop()
@@ -276,13 +276,14 @@ func (q *Queue[K]) done(e *entry.Entry[K]) {
 	}
 }
 
-// passLocked reports whether the limit allows a dispatch, if a key may be dispatched. If not, it makes sure that a worker wakes up in time.
-func (q *Queue[K]) passLocked() bool {
-	return q.gate == nil || q.line.Available() && q.gate.Pass(time.Now())
+// mayDispatchLocked reports whether the limit allows a dispatch, if a key may be dispatched. If not, it makes sure that a worker wakes up
+// in time.
+func (q *Queue[K]) mayDispatchLocked() bool {
+	return q.rate == nil || q.line.Available() && q.rate.Allow(time.Now())
 }
 
-// pass runs when the gate opens.
-func (q *Queue[K]) pass() {
+// dispatchAllowed runs when the limit allows a dispatch again.
+func (q *Queue[K]) dispatchAllowed() {
 	q.mu.Lock()
 	w := q.waiterToWakeLocked()
 	q.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 
 // simCloud is the cloud of a simulation: it outlives the processes of the program, and each of them has its own way to it.
 type simCloud struct {
-	fence     fence.Gate
+	fence     fence.Guard
 	resources store.Store[cloud.Resource] // without faults
 	calls     []string                    // that have arrived
 	rows      store.Store[Row]            // without faults

@@ -5,11 +5,11 @@
 //
 // # Usage
 //
-// A leader sends its term along (leaderelect.Leadership.Term), and the service passes each request through a [Gate]:
+// A leader sends its term along (leaderelect.Leadership.Term), and the service passes each request through a [Guard]:
 //
-//	var gate fence.Gate // one for each lease; with shard.Slots one for each slot
+//	var guard fence.Guard // one for each lease; with shard.Slots one for each slot
 //	...
-//	err := gate.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
+//	err := guard.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
 //
 // A [Register] guards a single value in the same way. A service that keeps its data in a store does not need this
 // package: the store compares the terms. See store.WithFence, and the guards of sqllease and redislease.
@@ -24,20 +24,20 @@
 //
 // # More than one replica
 //
-// A Gate and a Register live in the memory of one process. If the receiver has two replicas, each has its own. An earlier
+// A Guard and a Register live in the memory of one process. If the receiver has two replicas, each has its own. An earlier
 // leader can still write through the replica that has not seen the new term. Choose one of these:
 //
 //   - All replicas write to one store, and the store compares the terms: store.IfTerm, or the guards of sqllease and
-//     redislease with the key and the term of the request. Then you need no Gate.
+//     redislease with the key and the term of the request. Then you need no Guard.
 //   - Each key of the receiver belongs to one replica, and only that replica admits requests for the key.
-//   - A new leader calls [Gate.Raise] on every replica, and begins after all have replied. It cannot begin while a
+//   - A new leader calls [Guard.Raise] on every replica, and begins after all have replied. It cannot begin while a
 //     replica is unreachable. A replica that restarts has to be raised before it serves.
 //
 // # Restarts
 //
-// A gate is empty after a restart. If an earlier leader may still send requests, raise the gate first: to a term that the
+// A guard is empty after a restart. If an earlier leader may still send requests, raise the guard first: to a term that the
 // service has stored, or that it reads from the lease. A new leader bars its predecessors with its first request, or
-// earlier with [Gate.Raise].
+// earlier with [Guard.Raise].
 //
 // # Testing
 //

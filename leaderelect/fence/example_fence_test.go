@@ -11,15 +11,15 @@ import (
 )
 
 // A service accepts requests of the newest leader only. The leader sends its term along, for example in a header.
-func ExampleGate() {
-	var gate fence.Gate
+func ExampleGuard() {
+	var guard fence.Guard
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		term, err := strconv.ParseUint(r.Header.Get("Leader-Term"), 10, 64)
 		if err != nil {
 			http.Error(w, "no term", http.StatusBadRequest)
 			return
 		}
-		err = gate.Do(r.Context(), term, func(context.Context) error {
+		err = guard.Do(r.Context(), term, func(context.Context) error {
 			_, err := fmt.Fprintln(w, "done in term", term)
 			return err
 		})

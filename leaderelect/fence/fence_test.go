@@ -18,7 +18,7 @@ import (
 func nothing(context.Context) error { return nil }
 
 func TestLowerTermIsRejected(t *testing.T) {
-	var g fence.Gate
+	var g fence.Guard
 	assert.Zero(t, g.Highest())
 	for _, c := range []struct {
 		term uint64
@@ -38,8 +38,8 @@ func TestLowerTermIsRejected(t *testing.T) {
 	assert.Equal(t, uint64(8), g.Highest())
 }
 
-func TestGateReturnsErrorAndSurvivesPanic(t *testing.T) {
-	var g fence.Gate
+func TestGuardReturnsErrorAndSurvivesPanic(t *testing.T) {
+	var g fence.Guard
 	boom := errors.New("boom")
 	require.Equal(t, boom, g.Do(t.Context(), 1, func(context.Context) error { return boom }))
 	require.Panics(t, func() { _ = g.Do(t.Context(), 1, func(context.Context) error { panic(boom) }) })
@@ -47,7 +47,7 @@ func TestGateReturnsErrorAndSurvivesPanic(t *testing.T) {
 }
 
 func TestEndedContextStartsNoWork(t *testing.T) {
-	var g fence.Gate
+	var g fence.Guard
 	why := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
@@ -59,7 +59,7 @@ func TestEndedContextStartsNoWork(t *testing.T) {
 
 func TestGreaterTermWaitsForWorkOfLowerTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g fence.Gate
+		var g fence.Guard
 		begin := time.Now()
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -92,7 +92,7 @@ func TestGreaterTermWaitsForWorkOfLowerTerms(t *testing.T) {
 
 func TestWaitEndsWithContextOrGreaterTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g fence.Gate
+		var g fence.Guard
 		release := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = g.Do(t.Context(), 1, func(context.Context) error { <-release; return nil }) })
@@ -136,9 +136,9 @@ func TestRegisterAcceptsOnlyNewestLeadersWrites(t *testing.T) {
 	assert.Equal(t, uint64(3), term)
 }
 
-// The invariants of a gate, checked from within: no two terms at a time, and terms never decrease.
+// The invariants of a guard, checked from within: no two terms at a time, and terms never decrease.
 func TestNoTwoTermsEnterTogether(t *testing.T) {
-	var g fence.Gate
+	var g fence.Guard
 	var mu sync.Mutex
 	inside, newest := map[uint64]int{}, uint64(0)
 	var wg sync.WaitGroup

@@ -38,7 +38,7 @@ func NewRight(sites store.Store[Site], balancer API) (*controller.Controller[str
 
 // Balancer is a load balancer. The zero value has no routes.
 type Balancer struct {
-	gate fence.Gate
+	guard fence.Guard
 
 	mu sync.Mutex
 
@@ -49,7 +49,7 @@ type Balancer struct {
 
 // RouteAs sends the requests for a site to a backend, unless a later leader has called before.
 func (b *Balancer) RouteAs(ctx context.Context, term uint64, site, backend string) error {
-	return b.gate.Do(ctx, term, func(ctx context.Context) error {
+	return b.guard.Do(ctx, term, func(ctx context.Context) error {
 		return b.Route(ctx, site, backend)
 	})
 }

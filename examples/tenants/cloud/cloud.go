@@ -71,8 +71,8 @@ type Cloud struct {
 	resources map[string]Resource
 	revision  uint64
 	down      bool
-	hold      *hold                  // of the next change; nil without one
-	fences    map[string]*fence.Gate // by lease
+	hold      *hold                   // of the next change; nil without one
+	fences    map[string]*fence.Guard // by lease
 	stats     Stats
 }
 
@@ -102,7 +102,7 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	c := &Cloud{
 		cfg: cfg, limit: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.PerSecond),
-		resources: make(map[string]Resource), fences: make(map[string]*fence.Gate),
+		resources: make(map[string]Resource), fences: make(map[string]*fence.Guard),
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /resources", c.list)
@@ -218,22 +218,22 @@ func (c *Cloud) change(do func(r *http.Request) error) http.HandlerFunc {
 			http.Error(w, "the header "+TermHeader+" is missing", http.StatusBadRequest)
 			return
 		}
-		var gate *fence.Gate
+		var guard *fence.Guard
 		c.mu.Lock()
 		lease := r.Header.Get(LeaseHeader)
-		if gate = c.fences[lease]; gate == nil {
-			gate = new(fence.Gate)
-			c.fences[lease] = gate
+		if guard = c.fences[lease]; guard == nil {
+			guard = new(fence.Guard)
+			c.fences[lease] = guard
 		}
 		c.mu.Unlock()
-		err = gate.Do(r.Context(), term, func(context.Context) error { return do(r) })
+		err = guard.Do(r.Context(), term, func(context.Context) error { return do(r) })
 		no := new(refusal)
 		switch {
 		case errors.Is(err, fence.ErrStale):
 			c.mu.Lock()
 			c.stats.Fenced++
 			c.mu.Unlock()
-			http.Error(w, fmt.Sprintf("term %d is over: the term is %d", term, gate.Highest()), http.StatusPreconditionFailed)
+			http.Error(w, fmt.Sprintf("term %d is over: the term is %d", term, guard.Highest()), http.StatusPreconditionFailed)
 		case errors.As(err, &no):
 			http.Error(w, no.why, no.status)
 		case err != nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-func gated(every time.Duration, burst int) *workqueue.Queue[string] {
+func limited(every time.Duration, burst int) *workqueue.Queue[string] {
 	return must(workqueue.New(workqueue.Config[string]{DispatchLimit: rate.NewLimiter(rate.Every(every), burst)}))
 }
 
@@ -21,7 +21,7 @@ func TestHandOutRateLimitIsGlobalAndExact(t *testing.T) {
 	for _, workers := range []int{1, 5} {
 		synctest.Test(t, func(t *testing.T) {
 			const n, burst = 23, 3
-			q := gated(time.Second, burst)
+			q := limited(time.Second, burst)
 			for i := range n {
 				q.Add(fmt.Sprint(i))
 			}
@@ -46,7 +46,7 @@ func TestHandOutRateLimitIsGlobalAndExact(t *testing.T) {
 // Tokens that went unused while no key was ready do not add to the burst.
 func TestHandOutBurstIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 2)
+		q := limited(time.Second, 2)
 		for i := range 3 {
 			q.Add(fmt.Sprint(i))
 		}
@@ -66,7 +66,7 @@ func TestHandOutBurstIsBounded(t *testing.T) {
 
 func TestDelayedKeysReserveNoTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 1)
+		q := limited(time.Second, 1)
 		for i := range 1000 {
 			q.AddRateLimited(fmt.Sprint(i))
 		}
@@ -81,11 +81,11 @@ func TestDelayedKeysReserveNoTokens(t *testing.T) {
 func TestWorkerGivingUpAtRateLimitPassesTurnOn(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {
-			q := gated(time.Second, 1)
+			q := limited(time.Second, 1)
 			q.Add("a")
 			q.Get()
 			q.Add("b")
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // when the gate opens
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // when the limit allows one
 			defer cancel()
 			for _, ctx := range []context.Context{ctx, t.Context()} {
 				go func() { _, _ = next(q, ctx) }()
@@ -102,7 +102,7 @@ func TestWorkerGivingUpAtRateLimitPassesTurnOn(t *testing.T) {
 
 func TestNoWorkerIsLostAtRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 1)
+		q := limited(time.Second, 1)
 		q.Add("held")
 		q.Get()
 		got := make(chan time.Duration, 9)
@@ -126,7 +126,7 @@ func TestNoWorkerIsLostAtRateLimit(t *testing.T) {
 
 func TestTryGetFailsWhenRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 1)
+		q := limited(time.Second, 1)
 		q.Add("a")
 		q.Add("b")
 		require.Equal(t, []string{"a"}, takeAll(q))
@@ -164,7 +164,7 @@ func TestWorkerWaitsAgainAfterLosingToken(t *testing.T) {
 
 func TestShutDownHandsOutRateLimitedKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 1)
+		q := limited(time.Second, 1)
 		for i := range 4 {
 			q.Add(fmt.Sprint(i))
 		}
@@ -182,7 +182,7 @@ func TestShutDownHandsOutRateLimitedKeys(t *testing.T) {
 
 func TestLimiterWithoutBurstHandsOutNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := gated(time.Second, 0)
+		q := limited(time.Second, 0)
 		q.Add("a")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

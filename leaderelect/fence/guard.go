@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Gate admits the work of the newest leader only. The zero value has seen no term and is ready for use. A Gate must not be
+// Guard admits the work of the newest leader only. The zero value has seen no term and is ready for use. A Guard must not be
 // copied after its first use. All methods may be called concurrently.
-type Gate struct {
+type Guard struct {
 	mu sync.Mutex
 	// mu guards the following.
 	highest uint64
@@ -20,7 +20,7 @@ type Gate struct {
 // Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it
 // first. The error wraps [ErrStale] if a greater term was seen before or arrives while Do waits. If ctx ends before f
 // begins, the error wraps the cause of ctx. Several calls with the same term may run concurrently.
-func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
+func (g *Guard) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
 	for {
 		wait, err := g.enter(term)
 		if err != nil {
@@ -43,21 +43,21 @@ func (g *Gate) Do(ctx context.Context, term uint64, f func(context.Context) erro
 }
 
 // Raise bars all terms below term. It does not wait for their work. If a greater term was seen, the error wraps ErrStale.
-func (g *Gate) Raise(term uint64) error {
+func (g *Guard) Raise(term uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.raiseLocked(term)
 }
 
 // Highest returns the greatest term that was seen, or 0.
-func (g *Gate) Highest() uint64 {
+func (g *Guard) Highest() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.highest
 }
 
 // enter admits work, or returns a channel that is closed when the work of lower terms has ended or a greater term was seen.
-func (g *Gate) enter(term uint64) (wait <-chan struct{}, err error) {
+func (g *Guard) enter(term uint64) (wait <-chan struct{}, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.raiseLocked(term); err != nil {
@@ -74,7 +74,7 @@ func (g *Gate) enter(term uint64) (wait <-chan struct{}, err error) {
 }
 
 // leave counts work that has ended.
-func (g *Gate) leave(term uint64) {
+func (g *Guard) leave(term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if term == g.highest {
@@ -87,7 +87,7 @@ func (g *Gate) leave(term uint64) {
 	}
 }
 
-func (g *Gate) raiseLocked(term uint64) error {
+func (g *Guard) raiseLocked(term uint64) error {
 	if term < g.highest {
 		return stale(term, g.highest)
 	}
@@ -100,7 +100,7 @@ func (g *Gate) raiseLocked(term uint64) error {
 }
 
 // wakeLocked wakes all waiters, which try again.
-func (g *Gate) wakeLocked() {
+func (g *Guard) wakeLocked() {
 	if g.changed != nil {
 		close(g.changed)
 		g.changed = nil
