@@ -13,7 +13,7 @@ import (
 
 // The calls of a case in which nothing answers.
 const (
-	deadline = 200 * time.Millisecond // of a call
+	deadline = 100 * time.Millisecond // of a call
 	grace    = time.Second            // what a call may take beyond the end of its context
 )
 
