@@ -87,6 +87,12 @@ var endings = []struct {
 	},
 	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: 5 * time.Millisecond,
 }, {
+	name: "conflict, bare, as of a fake store",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, store.ErrConflict
+	},
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: store.ErrConflict, again: 5 * time.Millisecond,
+}, {
 	name: "a conflict with its own delay",
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, retry.After(errConflict, time.Minute)

@@ -24,7 +24,7 @@ var (
 
 	// ErrConflict is returned if the stored object has another version or UID than the write expects. Read the object again, decide anew,
 	// and write it, as [Patch] does.
-	ErrConflict = errors.New("object has changed")
+	ErrConflict = fmt.Errorf("%w", conflictError{})
 
 	// ErrFenced is returned if a write with a greater term of the same lease was accepted before. The writer is no longer the leader and
 	// must not retry.
@@ -39,6 +39,12 @@ var (
 	// written it.
 	ErrDecode = errors.New("the record does not decode")
 )
+
+// conflictError has a method that package retry calls, so that a bare ErrConflict, as of a fake store, is a conflict too.
+type conflictError struct{}
+
+func (conflictError) Error() string  { return "object has changed" }
+func (conflictError) Conflict() bool { return true }
 
 // answers are the errors with which a store answers a call.
 var answers = []error{ErrNotFound, ErrExists, ErrConflict, ErrFenced, ErrInvalid, ErrDecode, informer.ErrExpired}
@@ -192,6 +198,4 @@ func (s *engine[T]) report(op string, r unread) {
 	}
 }
 
-func (s *engine[T]) Stats() Stats {
-	return Stats{Undecodable: s.bad.all(), Fenced: s.fenced.Load()}
-}
+func (s *engine[T]) Stats() Stats { return Stats{Undecodable: s.bad.all(), Fenced: s.fenced.Load()} }

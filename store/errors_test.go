@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -70,9 +71,11 @@ func TestFencedErrorNamesBothTerms(t *testing.T) {
 }
 
 func TestOnlyErrConflictIsAConflict(t *testing.T) {
+	assert.True(t, retry.IsConflict(fmt.Errorf("fake: update: %w", store.ErrConflict)), "also without an Error, as of a fake store")
 	assert.True(t, (&store.Error{Err: fmt.Errorf("%w: version", store.ErrConflict)}).Conflict())
 	for _, err := range []error{store.ErrNotFound, store.ErrExists, store.ErrFenced, informer.ErrExpired} {
 		assert.False(t, (&store.Error{Err: err}).Conflict(), err)
+		assert.False(t, retry.IsConflict(err), err)
 	}
 }
 
