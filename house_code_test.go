@@ -1,9 +1,11 @@
 package setpoint_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -152,6 +154,92 @@ func configErrors(t *tree) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// prefixes wants that no text repeats the prefix of a package: an error that wraps a sentinel, a text that a test or a document expects, and
+// the second line of a joined error, which would have none.
+func prefixes(t *tree) (problems []string) {
+	names := make(map[string]bool)
+	sentinels := make(map[string]bool) // directory/name of those with the prefix of their package
+	for _, f := range t.code {
+		if f.test {
+			continue
+		}
+		names[f.ast.Name.Name] = f.ast.Name.Name != "main"
+		for spec := range valueSpecs(f, token.VAR) {
+			if len(spec.Values) == 1 && strings.HasPrefix(textOf(spec.Values[0]), f.ast.Name.Name+": ") {
+				sentinels[f.dir+"/"+spec.Names[0].Name] = true
+			}
+		}
+	}
+	for _, f := range t.code {
+		if f.test || within(f.dir, "examples") {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			ast.Inspect(fn, func(n ast.Node) bool {
+				call, ok := n.(*ast.CallExpr)
+				if !ok {
+					return true
+				}
+				if fn.Name.Name == "validate" && callee(call) == "errors.Join" {
+					problems = append(problems, t.at(call.Pos(), "validate makes an error of several lines: use problems.Join"))
+				}
+				if callee(call) != "fmt.Errorf" || !strings.HasPrefix(textOf(call), f.ast.Name.Name+": ") {
+					return true
+				}
+				for _, arg := range call.Args[1:] {
+					if name, ok := arg.(*ast.Ident); ok && sentinels[f.dir+"/"+name.Name] {
+						problems = append(problems, t.at(arg.Pos(), "the text has the prefix %s twice: %s has one", f.ast.Name.Name, name.Name))
+					}
+				}
+				return true
+			})
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(t.files)) {
+		if !strings.HasSuffix(file, "_test.go") && path.Ext(file) != ".md" || path.Dir(file) == "." {
+			continue
+		}
+		for i, line := range strings.Split(t.files[file], "\n") {
+			for text := range strings.SplitSeq(line, `\n`) {
+				if name := repeatedPrefix(text); names[name] {
+					problems = append(problems, fmt.Sprintf("%s:%d: the text has the prefix %s twice", file, i+1, name))
+				}
+			}
+		}
+	}
+	return problems
+}
+
+// textOf returns the text of a call of errors.New or fmt.Errorf, or "".
+func textOf(value ast.Expr) string {
+	call, ok := value.(*ast.CallExpr)
+	if !ok || callee(call) != "errors.New" && callee(call) != "fmt.Errorf" || len(call.Args) == 0 {
+		return ""
+	}
+	text, ok := call.Args[0].(*ast.BasicLit)
+	if !ok {
+		return ""
+	}
+	return strings.Trim(text.Value, "\"`")
+}
+
+// prefix matches what may be the prefix of an error text.
+var prefix = regexp.MustCompile(`\b[a-z]+: `)
+
+// repeatedPrefix returns the prefix that a text has, and that follows another colon in it; or "".
+func repeatedPrefix(text string) string {
+	for _, at := range prefix.FindAllStringIndex(text, -1) {
+		if name := text[at[0]:at[1]]; strings.Contains(text[at[1]-2:], ": "+name) {
+			return strings.TrimSuffix(name, ": ")
+		}
+	}
+	return ""
 }
 
 // takesConfig reports whether the type of a parameter has a name that ends in Config.

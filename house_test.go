@@ -151,6 +151,13 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"functions that take", "wait/x.go", "package wait\n\nfunc Begun(more ...Config[int]) {}\n", "wait/x.go:3: Begun takes"},
 		{"functions that take", "examples/app/lib/x.go", "package lib\n\nfunc Open(c Config) *File\n", "examples/app/lib/x.go:3: Open takes"},
 
+		{"an error text", "wait/x.go", "package wait\n\nvar ErrX = errors.New(\"wait: x\")\n\nfunc f() error {\n\treturn fmt.Errorf(\"wait: run %q: %w\", \"a\", ErrX)\n}\n",
+			"wait/x.go:6: the text has the prefix wait twice: ErrX has one"},
+		{"an error text", "bench/x.go", "package bench\n\nfunc (c Config) validate() error { return errors.Join(errs...) }\n",
+			"bench/x.go:3: validate makes an error of several lines"},
+		{"an error text", "wait/x_test.go", "package wait_test\n\nconst text = `wait: run: wait: x`\n", "wait/x_test.go:3: the text has the prefix wait twice"},
+		{"an error text", "docs/x.md", "# X\n\nIt says `wait: run \"a\": b: wait: x`.\n", "docs/x.md:3: the text has the prefix wait twice"},
+
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nconst One Shown = 1\n", "wait/x.go:3: Shown stands in no example"},
 		{"every exported type", "wait/x.go", "package wait\n\ntype Shown int\n\nfunc New() Shown\n", "wait/x.go:3: Shown stands in no example"},

@@ -3,13 +3,13 @@ package controller
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller/internal/attempt"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -160,7 +160,7 @@ func (c Config[K]) validate() error {
 	if c.Queue.RateLimiter != nil && isNil(c.Queue.RateLimiter) {
 		errs = append(errs, fmt.Errorf("Config.Queue.RateLimiter is a nil %T", c.Queue.RateLimiter))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // notNegative returns an error that names the field if n is negative.

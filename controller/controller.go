@@ -104,8 +104,8 @@ func New[K comparable](
 	if cfg.CancelSuperseded {
 		c.flights = streak.NewFlights[K]()
 	}
-	c.tooLong = after(errTimeout, cfg.Timeout)
-	c.notDrained = after(ErrDrainTimeout, cfg.DrainTimeout)
+	c.tooLong = limitCause{&limitError{errTimeout, cfg.Timeout}}
+	c.notDrained = limitCause{&limitError{ErrDrainTimeout, cfg.DrainTimeout}}
 	var err error
 	queue := cfg.Queue
 	c.budget = streak.Budget{Attempts: queue.MaxAttempts, Elapsed: queue.MaxElapsed}

@@ -39,7 +39,7 @@ func TestNewReportsInvalidFields(t *testing.T) {
 		{"drain", "x", f, controller.Config[string]{DrainTimeout: -1}, `controller: new "x": Config.DrainTimeout is -1ns, must not be negative`},
 		{"sync", "x", f, controller.Config[string]{SyncTimeout: -1}, `controller: new "x": Config.SyncTimeout is -1ns, must not be negative`},
 		{"reads", "x", f, controller.Config[string]{Reads: []controller.Informer{nil}}, `controller: new "x": Config.Reads[0] is nil`},
-		{"several", "x", f, controller.Config[string]{Timeout: -1, Workers: -1}, "controller: new \"x\": Config.Workers is -1, must not be negative\nConfig.Timeout is -1ns, must not be negative"},
+		{"several", "x", f, controller.Config[string]{Timeout: -1, Workers: -1}, "controller: new \"x\": Config.Workers is -1, must not be negative; Config.Timeout is -1ns, must not be negative"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := controller.New(test.controller, test.r, test.cfg)
@@ -282,8 +282,8 @@ func TestLogsNameTheReconcile(t *testing.T) {
 		assert.Equal(t, strings.TrimLeft(`
 level=INFO msg=hello controller=test key=a attempt=1 reconcile=1
 level=WARN msg="reconcile failed" controller=test key=a attempt=1 reconcile=1 duration=0s error=boom retry=1m0s
-level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 since_first_failure=1m0s reasons=[boom] duration=0s error="wait: recover from panic: oh" retry=1m0s stack=true
-level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 since_first_failure=2m1s reasons="[boom wait: recover from panic: oh]" duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
+level=ERROR msg="reconcile panicked" controller=test key=a attempt=2 reconcile=2 since_first_failure=1m0s reasons=[boom] duration=0s error="panic: oh" retry=1m0s stack=true
+level=WARN msg="reconcile timed out" controller=test key=a attempt=3 reconcile=3 since_first_failure=2m1s reasons="[boom panic: oh]" duration=1s error="controller: the reconcile took too long: 1s have passed: context deadline exceeded" retry=1m0s
 level=ERROR msg="reconcile failed, parked" controller=test key=a attempt=1 reconcile=5 reasons=[moved] duration=0s error=boom
 `, "\n"), out.String())
 	})

@@ -144,7 +144,7 @@ func TestDrainTimeoutNamesAndKeepsRemainingKeys(t *testing.T) {
 		err := r.Stop()
 		assert.Equal(t, 2500*time.Millisecond, time.Since(began))
 		require.ErrorIs(t, err, controller.ErrDrainTimeout)
-		assert.Contains(t, err.Error(), `controller: run "test": controller: not drained in time: 2.5s have passed: 16 keys left: `)
+		assert.Contains(t, err.Error(), `controller: run "test": not drained in time: 2.5s have passed: 16 keys left: `)
 		assert.Contains(t, err.Error(), `k6, k7, k8, k9, k10, k11, k12, k13, k14, k15, ...`)
 
 		outcomes := map[controller.Outcome]int{}

@@ -108,7 +108,7 @@ func TestSilentSourceIsNamed(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		err := c.Check()
 		require.ErrorIs(t, err, controller.ErrSilent)
-		require.EqualError(t, err, `controller: check "test": others: controller: the source is silent: 1m0s have passed`)
+		require.EqualError(t, err, `controller: check "test": others: the source is silent: 1m0s have passed`)
 		time.Sleep(time.Hour)
 		assert.Contains(t, c.Check().Error(), "things: ")
 	})

@@ -160,7 +160,7 @@ func TestFailedMappingIsRetried(t *testing.T) {
 		w.break_()
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"x"}, w.keys())
-		assert.Contains(t, out.String(), `level=WARN msg="mapping failed, will be retried" controller=test watch=things object=a error="wait: recover from panic: boom" stack=`)
+		assert.Contains(t, out.String(), `level=WARN msg="mapping failed, will be retried" controller=test watch=things object=a error="panic: boom" stack=`)
 		assert.Contains(t, out.String(), "mapping_test.go")
 	})
 	bubble(t, "other keys are not delayed", func(t *testing.T) {

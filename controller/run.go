@@ -98,7 +98,12 @@ func (c *Controller[K]) run(ctx context.Context) error {
 	workers.Wait()
 
 	cause, left := context.Cause(work), c.agenda.HandOver()
-	if len(left) > 0 && (cause == c.notDrained || errors.Is(cause, leaderelect.ErrDrainTimeout)) {
+	switch {
+	case len(left) == 0:
+		return nil
+	case cause == c.notDrained:
+		return fmt.Errorf("%w: %s", after(ErrDrainTimeout, c.cfg.DrainTimeout), enumerate(left))
+	case errors.Is(cause, leaderelect.ErrDrainTimeout):
 		return fmt.Errorf("%w: %s", cause, enumerate(left))
 	}
 	return nil

@@ -84,7 +84,7 @@ func TestUnreachableSourceIsSilent(t *testing.T) {
 		require.NoError(t, c.Check())
 		time.Sleep(time.Second)
 		require.ErrorIs(t, c.Check(), controller.ErrSilent)
-		require.EqualError(t, c.Check(), `controller: check "test": things: controller: the source is silent: 1m0s have passed`)
+		require.EqualError(t, c.Check(), `controller: check "test": things: the source is silent: 1m0s have passed`)
 	})
 }
 

@@ -115,7 +115,7 @@ func TestConnectAttachesWatchesWithoutRun(t *testing.T) {
 
 		require.ErrorIs(t, w.c.Run(t.Context()), controller.ErrRunning)
 		_, err := w.c.Connect(t.Context())
-		require.EqualError(t, err, `controller: connect "test": controller: already running`)
+		require.EqualError(t, err, `controller: connect "test": already running`)
 		w.c.CheckInvariants(t)
 
 		disconnect()

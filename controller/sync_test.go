@@ -182,7 +182,7 @@ func TestRunReportsSourcesThatNobodyRuns(t *testing.T) {
 		err := c.Run(t.Context())
 		require.ErrorIs(t, err, controller.ErrSyncTimeout)
 		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of mute, forgotten, mute handler 1: `+
-			"controller: not synced in time: 2m0s have passed; "+
+			"not synced in time: 2m0s have passed; "+
 			"the source of mute, forgotten has never answered: without a manager, call Run of the informer")
 		close(stuck.hold)
 	})
@@ -192,6 +192,6 @@ func TestRunReportsSourcesThatNobodyRuns(t *testing.T) {
 		c, _ := newController(t, controller.Config[string]{SyncTimeout: time.Millisecond}, noop, controller.Watches(inf, slowly))
 		err := c.Run(t.Context())
 		assert.EqualError(t, err, `controller: run "test": informer: wait for sync of things handler 1: `+
-			"controller: not synced in time: 1ms have passed", "it is the function that takes too long")
+			"not synced in time: 1ms have passed", "it is the function that takes too long")
 	})
 }

@@ -3,11 +3,11 @@ package events
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -103,7 +103,7 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("Config.Backoff.Duration is %v, must be positive if another field of Config.Backoff is set",
 			c.Backoff.Duration))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 func notNegative[N int | time.Duration](field string, n N) error {

@@ -67,10 +67,10 @@ func (r *Recorder) Name() string { return r.cfg.Name }
 // Run delivers events to Config.Write and Config.Store until ctx ends. Then it delivers the events that still wait, for at most
 // Config.DrainTimeout, and returns nil after all its goroutines have ended. If Config.Write or Config.Store panics, the event counts as
 // failed, and the events behind it wait for the next Run. Run drains the other queue and returns the panic as an error. If the recorder is
-// already running, Run returns [ErrRunning]. It may be called again after it has returned.
+// already running, the error wraps [ErrRunning]. It may be called again after it has returned.
 func (r *Recorder) Run(ctx context.Context) error {
 	if !r.running.CompareAndSwap(false, true) {
-		return ErrRunning
+		return fmt.Errorf("events: run %q: %w", r.cfg.Name, ErrRunning)
 	}
 	defer r.running.Store(false)
 	ctx, stop := context.WithCancel(store.Unfenced(ctx))

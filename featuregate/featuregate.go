@@ -2,12 +2,13 @@ package featuregate
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // Stage is the maturity of a feature.
@@ -166,7 +167,7 @@ func (g *Gates[F]) check() error {
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := problems.Join(errs...); err != nil {
 		return err
 	}
 	for _, v := range g.versions() {
@@ -260,7 +261,7 @@ func (g *Gates[F]) missing(v version, on []bool) error {
 			errs = append(errs, fmt.Errorf("%s requires %s, which %s", f.Name, g.features[r].Name, why))
 		}
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // update turns features on and off. The caller holds mu, or is the only user of g.

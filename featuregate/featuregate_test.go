@@ -103,17 +103,14 @@ func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 func TestSetAppliesAllOrNothing(t *testing.T) {
 	gates := newGates("1.4")
 	err := gates.Set("CrashLoop=false,Shards,OldAPI=perhaps,,CrashLoop=true,CrashLop=true,Zebra=true")
-	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false
-OldAPI is "perhaps", must be true or false
-CrashLoop is set to true and to false
-unknown feature "CrashLop": did you mean CrashLoop?
-unknown feature "Zebra"`)
+	assert.EqualError(t, err, `featuregate: "Shards" has no value: write Shards=true or Shards=false; `+
+		`OldAPI is "perhaps", must be true or false; CrashLoop is set to true and to false; `+
+		`unknown feature "CrashLop": did you mean CrashLoop?; unknown feature "Zebra"`)
 	assert.True(t, gates.Enabled(CrashLoop))
 
 	err = gates.Set("CrashLoop=false,CrashLop=true,Zebra=true,allalpha=true")
-	assert.EqualError(t, err, `featuregate: unknown feature "CrashLop": did you mean CrashLoop?
-unknown feature "Zebra"
-unknown feature "allalpha": did you mean AllAlpha?`)
+	assert.EqualError(t, err, `featuregate: unknown feature "CrashLop": did you mean CrashLoop?; `+
+		`unknown feature "Zebra"; unknown feature "allalpha": did you mean AllAlpha?`)
 	assert.True(t, gates.Enabled(CrashLoop))
 	assert.Empty(t, gates.String())
 }

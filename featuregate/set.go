@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // The names that set all features of a stage.
@@ -81,7 +83,7 @@ func (g *Gates[F]) setList(s string) error {
 		}
 		settings[name] = on
 	}
-	return g.set(settings, errors.Join(errs...))
+	return g.set(settings, problems.Join(errs...))
 }
 
 // set adds settings, or returns unread, which says what could not be read of them, and an error for each invalid one.
@@ -99,7 +101,7 @@ func (g *Gates[F]) set(settings map[string]bool, unread error) error {
 		merged = make(map[string]bool, len(settings))
 	}
 	maps.Copy(merged, settings)
-	if err := errors.Join(unread, g.allowed(g.version, settings)); err != nil {
+	if err := problems.Join(unread, g.allowed(g.version, settings)); err != nil {
 		return err
 	}
 	g.settings = merged
@@ -128,7 +130,7 @@ func (g *Gates[F]) allowed(v version, settings map[string]bool) error {
 			errs = append(errs, fmt.Errorf("%s is always on since version %s", name, now.Since))
 		}
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // unknown returns the error for a name that no feature has.
@@ -165,7 +167,7 @@ func (g *Gates[F]) Emulate(older string) error {
 	if v.compare(g.program) > 0 {
 		return fmt.Errorf("featuregate: emulate version %s: it is newer than this program, which is version %v", older, g.program)
 	}
-	if err := errors.Join(g.allowed(v, g.settings), g.allowed(v, g.overridden())); err != nil {
+	if err := problems.Join(g.allowed(v, g.settings), g.allowed(v, g.overridden())); err != nil {
 		return fmt.Errorf("featuregate: emulate version %s: %w", older, err)
 	}
 	g.version = v

@@ -24,7 +24,7 @@ func TestInvalidEventIsReportedAndRequestedAgain(t *testing.T) {
 	}{
 		{"no type", informer.Event[site]{Object: site{Name: "b"}, Version: 3}, "the event of version 3 has no type that is known: 0"},
 		{"a version from the past", informer.Event[site]{Type: informer.Added, Object: site{Name: "b"}, Version: 1}, "the event is of version 1, but version 2 was seen"},
-		{"an object without a key", informer.Event[site]{Type: informer.Added, Version: 3}, "wait: recover from panic: a site must have a name"},
+		{"an object without a key", informer.Event[site]{Type: informer.Added, Version: 3}, "panic: a site must have a name"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPanickingSourceIsReportedAndRetried(t *testing.T) {
 		sitetest.Start(t, in)
 		got := errs.Take()
 		require.Len(t, got, 1)
-		assert.EqualError(t, got[0], "informer: list sites: wait: recover from panic: list")
+		assert.EqualError(t, got[0], "informer: list sites: panic: list")
 		var crashed *wait.PanicError
 		require.ErrorAs(t, got[0], &crashed)
 		assert.Contains(t, string(crashed.Stack), "badsource_test.go")
@@ -128,7 +128,7 @@ func TestPanickingWatchIsRestarted(t *testing.T) {
 		time.Sleep(800 * time.Millisecond)
 		synctest.Wait()
 		assert.Equal(t, []int{1, 2}, []int{s.got().lists, s.got().watches})
-		assert.EqualError(t, errs.Take()[1], "informer: watch sites: wait: recover from panic: watch")
+		assert.EqualError(t, errs.Take()[1], "informer: watch sites: panic: watch")
 	})
 }
 

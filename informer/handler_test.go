@@ -185,7 +185,7 @@ func TestPanickingCallCountsAsDelivered(t *testing.T) {
 		assert.Equal(t, []string{"add a.1"}, calls)
 		got := errs.Take()
 		require.Len(t, got, 1)
-		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 1: wait: recover from panic: no route to host")
+		assert.EqualError(t, got[0], "informer: call OnAdd of sites handler 1: panic: no route to host")
 		assert.ErrorIs(t, got[0], errOutage)
 		var crashed *wait.PanicError
 		require.ErrorAs(t, got[0], &crashed)

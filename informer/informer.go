@@ -79,7 +79,7 @@ func warn(log *slog.Logger) func(error) {
 
 var (
 	// ErrExpired ends a watch if the changes after its version are no longer in the history of the source. The consumer must list again.
-	ErrExpired = errors.New("informer: version is no longer in the history of the source")
+	ErrExpired = errors.New("version is no longer in the history of the source")
 
 	// ErrRunning is wrapped by the error of Run while another Run is in progress.
 	ErrRunning = errors.New("already running")

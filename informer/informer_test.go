@@ -408,7 +408,7 @@ func TestOnVersionReportsEveryReachedVersion(t *testing.T) {
 		got := errs.Take()
 		require.Len(t, got, 2)
 		assert.ErrorContains(t, got[0], "informer: apply a to the cache of sites: ")
-		assert.EqualError(t, got[1], "informer: call OnVersion of sites: wait: recover from panic: oh dear")
+		assert.EqualError(t, got[1], "informer: call OnVersion of sites: panic: oh dear")
 		assert.Panics(t, func() { in.OnVersion(nil) })
 	})
 }

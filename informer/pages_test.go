@@ -94,7 +94,7 @@ func TestInvalidPagesAreRejected(t *testing.T) {
 	}{
 		{"of two versions", pagesOf(5, 5, 6), "page 3 of the list is of version 6, the first one of version 5"},
 		{"none", pagesOf(), "the list has no page"},
-		{"a panic", func(func(informer.List[site], error) bool) { panic("oh dear") }, "wait: recover from panic: oh dear"},
+		{"a panic", func(func(informer.List[site], error) bool) { panic("oh dear") }, "panic: oh dear"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -336,7 +336,7 @@ func TestPanickingEqualIsReportedAndCountsAsUpdate(t *testing.T) {
 	relist(d, src, []site{{Name: "a", Rev: 1}, {Name: "bad", Rev: 1}, {Name: "c", Rev: 1}})
 	relist(d, src, []site{{Name: "a", Rev: 2}, {Name: "bad", Rev: 2}, {Name: "c", Rev: 2}})
 	require.Len(t, errs, 1)
-	assert.EqualError(t, errs[0], "informer: compare states of bad for sites: wait: recover from panic: oh dear")
+	assert.EqualError(t, errs[0], "informer: compare states of bad for sites: panic: oh dear")
 	assert.ErrorAs(t, errs[0], new(*wait.PanicError))
 	assert.Equal(t, map[string]site{"a": {Name: "a", Rev: 1}, "bad": {Name: "bad", Rev: 2}, "c": {Name: "c", Rev: 1}}, contents(d.In))
 	assert.Equal(t, informer.Version(2), d.In.Version())

@@ -204,7 +204,7 @@ func TestCallbackMayPanicOrExitAfterRemovingItsHandler(t *testing.T) {
 		end  func()
 		want string
 	}{
-		"by a panic":  {func() { panic("oops") }, "informer: call OnAdd of sites handler 1: wait: recover from panic: oops"},
+		"by a panic":  {func() { panic("oops") }, "informer: call OnAdd of sites handler 1: panic: oops"},
 		"by a Goexit": {runtime.Goexit, "informer: call OnAdd of sites handler 1: it has called runtime.Goexit, and is called no more"},
 	} {
 		t.Run(name, func(t *testing.T) {

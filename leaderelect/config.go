@@ -3,7 +3,6 @@ package leaderelect
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
@@ -198,5 +198,5 @@ func (c Config) validate(name string) error {
 	check(c.StepDownTimeout <= spare, "StepDownTimeout",
 		"is %s, must fit in the %s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare",
 		c.StepDownTimeout, spare)
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }

@@ -8,10 +8,10 @@ import (
 // outcome is unknown: the write may have happened, or may still happen.
 var (
 	// ErrNotFound means that there is no record under the key.
-	ErrNotFound = errors.New("leaderelect: record not found")
+	ErrNotFound = errors.New("record not found")
 
 	// ErrConflict means that Create found a record, or that Update found none, or one with another version.
-	ErrConflict = errors.New("leaderelect: record has changed")
+	ErrConflict = errors.New("record has changed")
 )
 
 // Reasons why a leadership is over. [Leadership.Err] returns them, and they are the causes of the contexts of a leadership
@@ -41,15 +41,15 @@ var (
 // Errors of Run.
 var (
 	// ErrRunning means that the elector, or the slots, run already.
-	ErrRunning = errors.New("leaderelect: already running")
+	ErrRunning = errors.New("already running")
 
 	// ErrMismatch means that the key is used in two ways: by an Elector and by the slots of package shard, or by slots with
 	// two different numbers. If all of them ran, two could work on one key at the same time.
-	ErrMismatch = errors.New("leaderelect: the key is used in another way")
+	ErrMismatch = errors.New("the key is used in another way")
 
 	// ErrStoreStuck means that calls of the store, or of Config.Sessions, have not returned although their contexts have
 	// ended. Their goroutines are left behind.
-	ErrStoreStuck = errors.New("leaderelect: store ignores the end of a context")
+	ErrStoreStuck = errors.New("store ignores the end of a context")
 )
 
 var (
@@ -57,5 +57,5 @@ var (
 	errUnreadable = errors.New("the record cannot be read")
 
 	// errNoTerm means that there is no term after the greatest that was seen.
-	errNoTerm = errors.New("leaderelect: there is no greater term")
+	errNoTerm = errors.New("there is no greater term")
 )

@@ -52,5 +52,5 @@ func ExampleSessions() {
 	// Output:
 	// b leads in term 2
 	// b writes: <nil>
-	// a writes: fence: term 1 after term 2: fence: term is stale
+	// a writes: fence: term 1 after term 2: term is stale
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -93,7 +94,7 @@ func (m *Manager) runOnce(ctx context.Context, p *part) error {
 	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, late): // it says that it was told to end
 		return late
 	default:
-		return errors.Join(late, err)
+		return problems.Join(late, err)
 	}
 }
 

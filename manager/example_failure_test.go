@@ -28,7 +28,7 @@ func ExampleBackoff() {
 	}))
 	fmt.Println(m.Run(context.Background()))
 	// Output:
-	// manager: run part "webhook": wait: recover from panic: no route to host, try 3
+	// manager: run part "webhook": panic: no route to host, try 3
 }
 
 // A function decides what becomes of each failure.
@@ -66,7 +66,7 @@ func ExampleFailure() {
 	fmt.Println(m.Run(ctx))
 	// Output:
 	// part "metrics": the port is in use
-	// part "sites": manager: ended by itself
+	// part "sites": ended by itself
 	// <nil>
 }
 

@@ -60,7 +60,7 @@ func ExampleManager_Remove() {
 	// leading, running [sites of acme acme], waiting []
 	// <nil>
 	// leading, running [], waiting []
-	// manager: remove "acme": manager: no such part
+	// manager: remove "acme": no such part
 	// <nil>
 	// ended, running [], waiting []
 }

@@ -268,7 +268,7 @@ manager: not ready: informer "sites" has not synced`)
 		<-r.Done()
 		require.ErrorIs(t, r.Stop(), manager.ErrSyncTimeout)
 		for _, name := range []string{"apps", "sites"} {
-			assert.ErrorContains(t, r.Stop(), `manager: run informer "`+name+`": manager: not synced in time: 2m0s have passed`)
+			assert.ErrorContains(t, r.Stop(), `manager: run informer "`+name+`": not synced in time: 2m0s have passed`)
 		}
 	})
 }
@@ -327,7 +327,7 @@ func TestPanickingRestartFuncStopsEverything(t *testing.T) {
 		s := newStage(t, manager.Config{Restart: func(manager.Failure) (time.Duration, bool) { panic("what now") }})
 		s.part.run = func(context.Context) error { return errBoom }
 		err := s.manager.Run(t.Context())
-		require.EqualError(t, err, "manager: run part \"part\": boom\nmanager: Config.Restart: wait: recover from panic: what now")
+		require.EqualError(t, err, "manager: run part \"part\": boom; Config.Restart: panic: what now")
 		assert.Equal(t, "informer stops", s.events.Take()[4])
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -44,7 +45,7 @@ func (m *Manager) Check() error {
 			err = wait.Call(context.Background(), func(context.Context) error { return d.check() })
 		}
 		if m.cfg.StopTimeout >= 0 && d.told-stopGrace > m.cfg.StopTimeout {
-			err = errors.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
+			err = problems.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
 		}
 		if err != nil {
 			errs = append(errs, &checkError{d.part, "check", "", err})

@@ -67,7 +67,7 @@ func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 		require.EqualError(t, err, "manager: check part \"checked\": boom\nmanager: check informer \"silent\": silent for 1h")
 		require.EqualError(t, s.manager.Ready(), err.Error(), "an unhealthy part is not ready")
 		c.panic.Store(true)
-		require.ErrorContains(t, s.manager.Check(), `manager: check part "checked": wait: recover from panic: sick`)
+		require.ErrorContains(t, s.manager.Check(), `manager: check part "checked": panic: sick`)
 		c.panic.Store(false)
 		c.sick.Store(nil)
 		silent.err = nil

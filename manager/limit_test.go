@@ -40,8 +40,8 @@ func TestPartIgnoringItsContextDoesNotBlockManagerForever(t *testing.T) {
 		err := r.Stop()
 		assert.Equal(t, 63*time.Second, time.Since(began))
 		require.ErrorIs(t, err, manager.ErrStopTimeout)
-		require.EqualError(t, err, `manager: run part "part": it has not returned: manager: not stopped in time: 1m3s have passed
-manager: run part "everywhere": it has not returned: manager: not stopped in time: 1m3s have passed`)
+		require.EqualError(t, err, `manager: run part "part": it has not returned: not stopped in time: 1m3s have passed
+manager: run part "everywhere": it has not returned: not stopped in time: 1m3s have passed`)
 		assert.Equal(t, []string{"good drained", "good stops", "informer stops"}, s.events.Take(), "no BeforeRelease: the parts have not ended")
 		s.manager.CheckInvariants(t)
 		assert.Equal(t, "stopping", s.manager.Stats().Parts[1].State)
@@ -70,7 +70,7 @@ func TestLeaseIsKeptWhileAbandonedPartRuns(t *testing.T) {
 		s.events.Take()
 		began := time.Now()
 		require.EqualError(t, r.Stop(),
-			`manager: run part "part": it has not returned: manager: not stopped in time: 13s have passed`)
+			`manager: run part "part": it has not returned: not stopped in time: 13s have passed`)
 		assert.LessOrEqual(t, time.Since(began), 20*time.Second)
 		assert.Equal(t, []string{"informer stops"}, s.events.Take())
 		assert.Equal(t, []string{"informer starts"}, other.events.Take(), "the lease is held")
@@ -87,7 +87,7 @@ func TestLeaseIsKeptWhileAbandonedPartRuns(t *testing.T) {
 }
 
 func TestPartsThatNeverReturnAreNamed(t *testing.T) {
-	const limit = `: it has not returned: manager: not stopped in time: `
+	const limit = `: it has not returned: not stopped in time: `
 	bubble(t, "an informer", func(t *testing.T) {
 		s := newStage(t, manager.Config{Election: election(newLeases())})
 		run, _ := deaf(t)

@@ -109,23 +109,23 @@ type Config struct {
 // These errors report why a part could not be added or removed, or has failed.
 var (
 	// ErrExists reports that a part cannot be added because another part has its name, or has been removed and has not ended yet.
-	ErrExists = errors.New("manager: part exists already")
+	ErrExists = errors.New("part exists already")
 
 	// ErrNoPart reports that no part of the given name was added.
-	ErrNoPart = errors.New("manager: no such part")
+	ErrNoPart = errors.New("no such part")
 
 	// ErrStopped reports that a part cannot be added because the stop has begun.
-	ErrStopped = errors.New("manager: the stop has begun")
+	ErrStopped = errors.New("the stop has begun")
 
 	// ErrEnded reports that a part returned without an error before its context ended.
-	ErrEnded = errors.New("manager: ended by itself")
+	ErrEnded = errors.New("ended by itself")
 
 	// ErrSyncTimeout reports that an informer has not synced within [Config].SyncTimeout.
-	ErrSyncTimeout = errors.New("manager: not synced in time")
+	ErrSyncTimeout = errors.New("not synced in time")
 
 	// ErrStopTimeout reports that the limit of the stop has passed. The error of a Run that left a part behind wraps it,
 	// and so does the cause of the context of BeforeRelease.
-	ErrStopTimeout = errors.New("manager: not stopped in time")
+	ErrStopTimeout = errors.New("not stopped in time")
 
 	errUsed    = errors.New("manager: run: the manager has run already: make a new one")
 	errRemoved = errors.New("manager: the part was removed") // the cause with which the context of a removed part ends

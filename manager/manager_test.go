@@ -148,7 +148,7 @@ func TestSyncTimeoutNamesInformersAndStartsNothingElse(t *testing.T) {
 		err := s.manager.Run(t.Context())
 		require.ErrorIs(t, err, manager.ErrSyncTimeout)
 		assert.Equal(t, 2*time.Minute, time.Since(began))
-		require.EqualError(t, err, `manager: run informer "other": manager: not synced in time: 2m0s have passed`)
+		require.EqualError(t, err, `manager: run informer "other": not synced in time: 2m0s have passed`)
 		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 	})
 }

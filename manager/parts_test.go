@@ -345,8 +345,8 @@ func TestAddRejectsDuplicateNamesAtomically(t *testing.T) {
 		} {
 			require.ErrorIs(t, err, manager.ErrExists)
 		}
-		require.EqualError(t, m.Add(s.informer, newFakePart("part", s.events)), `manager: add informer "informer": manager: part exists already
-manager: add part "part": manager: part exists already`)
+		require.EqualError(t, m.Add(s.informer, newFakePart("part", s.events)), `manager: add informer "informer": part exists already
+manager: add part "part": part exists already`)
 		synctest.Wait()
 		assert.Empty(t, s.events.Take())
 		assert.Len(t, m.Stats().Parts, 2)
@@ -359,7 +359,7 @@ manager: add part "part": manager: part exists already`)
 		require.ErrorIs(t, m.Remove(t.Context(), "part"), manager.ErrNoPart)
 
 		_, err := manager.New(manager.Config{}, fresh, fresh)
-		require.EqualError(t, err, `manager: add part "fresh": manager: part exists already`)
+		require.EqualError(t, err, `manager: add part "fresh": part exists already`)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -83,7 +84,7 @@ func (m *Manager) decide(ctx context.Context, f Failure) (delay time.Duration, a
 		return nil
 	})
 	if err != nil {
-		return 0, false, errors.Join(f.Err, fmt.Errorf("manager: Config.Restart: %w", err))
+		return 0, false, problems.Join(f.Err, fmt.Errorf("Config.Restart: %w", err))
 	}
 	return delay, again, f.Err
 }

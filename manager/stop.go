@@ -140,7 +140,7 @@ func (m *Manager) beforeRelease(ctx context.Context) {
 		ends = soonest
 	}
 	if m.cfg.StopTimeout >= 0 {
-		limited, cancel := context.WithDeadlineCause(work, ends, after(ErrStopTimeout, m.cfg.StopTimeout))
+		limited, cancel := context.WithDeadlineCause(work, ends, fmt.Errorf("manager: %w", after(ErrStopTimeout, m.cfg.StopTimeout)))
 		defer cancel()
 		work = limited
 	}

@@ -173,7 +173,7 @@ func TestStopErrorsAreJoinedInChronologicalOrder(t *testing.T) {
 		r := looptest.Start(t, s.manager.Run)
 		synctest.Wait()
 		require.EqualError(t, r.Stop(), `manager: run part "part": not drained
-manager: call BeforeRelease: wait: recover from panic: hook failed
+manager: call BeforeRelease: panic: hook failed
 manager: run informer "informer": informer failed`)
 	})
 }

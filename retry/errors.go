@@ -6,7 +6,7 @@ import (
 )
 
 // ErrGaveUp says that the last attempt of the backoff failed. The error that wraps it also wraps the error of that attempt.
-var ErrGaveUp = errors.New("retry: gave up")
+var ErrGaveUp = errors.New("gave up")
 
 // Permanent marks err as final: it is not retried. [Do] and the other functions return it without asking Config.Retriable, and a controller
 // parks the key. Do returns the marked error, so that an outer retry ends too. The result has the text of err and wraps err. Permanent(nil)

@@ -89,7 +89,7 @@ func (c *Config) next(ctx context.Context, a *Attempt) error {
 
 // gaveUp returns the error of the last attempt that the steps allow. If that attempt is unfinished, so is the result.
 func gaveUp(a *Attempt) error {
-	err := fmt.Errorf("%w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
+	err := fmt.Errorf("retry: %w after attempt %d: %w", ErrGaveUp, a.Number, a.Err)
 	if IsNotYet(a.Err) {
 		d, _ := Delay(a.Err)
 		return NotYet(err, d)

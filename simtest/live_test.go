@@ -166,7 +166,7 @@ func TestBadlyStoppingPartIsReported(t *testing.T) {
 	}{
 		"it stops at once":                {stubborn{}, "run", ""},
 		"it stops with an error":          {stubborn{err: errors.New("disk full")}, "run", "s.1 stops with an error: manager: run part \"stubborn\": disk full"},
-		"it does not stop in time":        {stubborn{after: 2 * time.Minute}, "run", "it has not returned: manager: not stopped in time"},
+		"it does not stop in time":        {stubborn{after: 2 * time.Minute}, "run", "it has not returned: not stopped in time"},
 		"it ends by itself":               {stubborn{after: -1}, "run", "s.1 has ended by itself"},
 		"it ends by itself, step by step": {stubborn{after: -1, err: errors.New("disk full")}, "step", "s.1: stubborn has ended by itself: disk full"},
 	} {

@@ -41,9 +41,9 @@ func TestErrorMessages(t *testing.T) {
 		{updateErr, `store: update app "web": object has changed: version is 2, not 1`},
 		{uidErr, `store: update app "web": object has changed: UID is "u1", not "u9"`},
 		{fenceErr, `store: delete app "web": a later term has written: term 6 of lease "lease" is over, 7 has written`},
-		{firstOf(apps, 0), `store: watch app: informer: version is no longer in the history of the source: ` +
+		{firstOf(apps, 0), `store: watch app: version is no longer in the history of the source: ` +
 			`version 0 is too old, the first to start from is 1`},
-		{firstOf(apps, 9), `store: watch app: informer: version is no longer in the history of the source: ` +
+		{firstOf(apps, 9), `store: watch app: version is no longer in the history of the source: ` +
 			`version 9 is not reached, the store is at 2`},
 		{openErr, `store: open app: it is open with values of type store_test.App already, not int`},
 	} {

@@ -17,7 +17,7 @@ type PanicError struct {
 
 // Error returns one line with the value and without the stack.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("wait: recover from panic: %v", e.Value)
+	return fmt.Sprintf("panic: %v", e.Value)
 }
 
 // Unwrap returns Value if it is an error.

@@ -31,7 +31,7 @@ func TestPanicErrorHasValueAndStack(t *testing.T) {
 	require.ErrorAs(t, err, &p)
 	assert.Equal(t, "boom", p.Value)
 	assert.Contains(t, string(p.Stack), "explode")
-	assert.EqualError(t, err, "wait: recover from panic: boom")
+	assert.EqualError(t, err, "panic: boom")
 	assert.NoError(t, errors.Unwrap(err))
 }
 

@@ -7,7 +7,7 @@ import (
 
 // ErrTimeout reports that a wait reached its timeout or its number of steps before its condition was true. The end of the caller's context
 // is not an ErrTimeout.
-var ErrTimeout = errors.New("wait: timeout")
+var ErrTimeout = errors.New("timeout")
 
 // errGoexit is the error of a function that called runtime.Goexit, as testing.T.FailNow does.
 var errGoexit = errors.New("wait: run function: it called runtime.Goexit")

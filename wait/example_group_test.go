@@ -17,7 +17,7 @@ func ExampleGroup() {
 	fmt.Println(g.Wait())
 	// Output:
 	// no route
-	// wait: recover from panic: boom
+	// panic: boom
 }
 
 // A third-party handler must not crash the program. Its stack is reported with the error.
@@ -33,7 +33,7 @@ func ExamplePanicError() {
 		fmt.Println(strings.HasPrefix(string(p.Stack), "goroutine"))
 	}
 	// Output:
-	// wait: recover from panic: runtime error: invalid memory address or nil pointer dereference
+	// panic: runtime error: invalid memory address or nil pointer dereference
 	// true
 }
 

@@ -41,7 +41,7 @@ func ExamplePollUntilContextTimeout() {
 	err = wait.PollUntilContextTimeout(ctx, time.Hour, time.Millisecond, wait.Immediate, never)
 	fmt.Println(describe(err), "-", err)
 	// Output:
-	// too slow - wait: condition not met: context deadline exceeded: wait: timeout after 1ms
+	// too slow - wait: condition not met: context deadline exceeded: timeout after 1ms
 	// stopped - wait: condition not met: context canceled: SIGTERM
 }
 
@@ -70,7 +70,7 @@ func ExampleExponentialBackoffWithContext() {
 	// are we there yet?
 	// are we there yet?
 	// are we there yet?
-	// wait: condition not met: wait: timeout after 3 steps
+	// wait: condition not met: timeout after 3 steps
 }
 
 // A start is given by name, so that the call can be read.

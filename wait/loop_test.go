@@ -225,7 +225,7 @@ func TestBackoffUntilReportsOnlyUnrecoveredPanics(t *testing.T) {
 			}
 			return wait.Call(ctx, func(context.Context) error { return explode("handled") })
 		})
-		assert.EqualError(t, err, "wait: recover from panic: the real one")
+		assert.EqualError(t, err, "panic: the real one")
 	})
 }
 

@@ -70,8 +70,8 @@ func TestPanicsAreReportedAndSkipNoPiece(t *testing.T) {
 		return nil
 	})
 	assert.EqualValues(t, 98, done.Load())
-	require.EqualError(t, err, "wait: run piece 0: wait: recover from panic: piece 0 is bad\n"+
-		"wait: run piece 1: wait: recover from panic: piece 1 is bad")
+	require.EqualError(t, err, "wait: run piece 0: panic: piece 0 is bad\n"+
+		"wait: run piece 1: panic: piece 1 is bad")
 	var p *wait.PanicError
 	require.ErrorAs(t, err, &p)
 	assert.Contains(t, string(p.Stack), "explode")

@@ -105,7 +105,7 @@ func TestTimeoutDiffersFromCancelAndCallerDeadline(t *testing.T) {
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.NotErrorIs(t, err, context.Canceled)
 				assert.True(t, wait.Interrupted(err))
-				assert.ErrorContains(t, err, "wait: timeout after 5s")
+				assert.ErrorContains(t, err, "timeout after 5s")
 			})
 		})
 		t.Run("cancellation/"+name, func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestConditionDueAtTimeoutIsNotCalled(t *testing.T) {
 			r := newRuns()
 			err := wait.PollUntilContextTimeout(t.Context(), time.Second, 3*time.Second, wait.Immediate, r.trueAt(4))
 			require.ErrorIs(t, err, wait.ErrTimeout)
-			require.EqualError(t, err, "wait: condition not met: context deadline exceeded: wait: timeout after 3s")
+			require.EqualError(t, err, "wait: condition not met: context deadline exceeded: timeout after 3s")
 			require.Equal(t, seconds(0, 1, 2), r.begins)
 		})
 	}

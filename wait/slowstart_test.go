@@ -87,7 +87,7 @@ func TestSlowStartCountsPanicAsFailure(t *testing.T) {
 		assert.Equal(t, []int{6, 2}, []int{done, skipped})
 		require.Error(t, err)
 		if errors.Is(err, io.EOF) {
-			assert.EqualError(t, err, "wait: run piece 4: wait: recover from panic: EOF")
+			assert.EqualError(t, err, "wait: run piece 4: panic: EOF")
 			p := (*wait.PanicError)(nil)
 			require.ErrorAs(t, err, &p)
 			assert.Contains(t, string(p.Stack), "TestSlowStartCountsPanicAsFailure")

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff per key.
@@ -102,7 +104,7 @@ func (c Config[K]) validate() error {
 	case c.DebounceLimit > 0 && c.DebounceLimit < c.Debounce:
 		errs = append(errs, fmt.Errorf("Config.DebounceLimit is %v, less than Config.Debounce, which is %v", c.DebounceLimit, c.Debounce))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // notNegative returns an error that names the field if n is negative.

@@ -20,7 +20,7 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"Config.DebounceLimit is -1ns, must not be negative":                                            {DebounceLimit: -1, Debounce: 1},
 		"Config.DebounceLimit is set without Config.Debounce":                                           {DebounceLimit: 1},
 		"Config.DebounceLimit is 1s, less than Config.Debounce, which is 2s":                            {DebounceLimit: time.Second, Debounce: 2 * time.Second},
-		"Config.MaxAttempts is -3, must not be negative\nConfig.GroupLimit is set without Config.Group": {MaxAttempts: -3, GroupLimit: 1},
+		"Config.MaxAttempts is -3, must not be negative; Config.GroupLimit is set without Config.Group": {MaxAttempts: -3, GroupLimit: 1},
 	} {
 		q, err := workqueue.New(cfg)
 		require.EqualError(t, err, "workqueue: new queue: "+want)

@@ -2,12 +2,12 @@ package mutation
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // Config is the configuration of a [Cache]. Its zero value can be used.
@@ -41,7 +41,7 @@ func (cfg Config) validate() error {
 	if cfg.Limit < 0 {
 		errs = append(errs, fmt.Errorf("Config.Limit is %d, must not be negative", cfg.Limit))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of two states of an

@@ -209,7 +209,7 @@ func TestCache(t *testing.T) {
 	})
 	t.Run("an invalid Config is an error that names the field, a nil function panics", func(t *testing.T) {
 		_, err := mutation.New(newPods(), podName, podVersion, mutation.Config{TTL: -1, Limit: -1})
-		require.EqualError(t, err, "mutation: new cache: Config.TTL is -1ns, must not be negative\nConfig.Limit is -1, must not be negative")
+		require.EqualError(t, err, "mutation: new cache: Config.TTL is -1ns, must not be negative; Config.Limit is -1, must not be negative")
 		require.Panics(t, func() { _, _ = mutation.New(newPods(), podName, nil, mutation.Config{}) })
 	})
 }

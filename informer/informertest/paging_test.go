@@ -93,7 +93,7 @@ var pageFaults = []struct {
 				}
 			}
 		}},
-	{"pages do not notice that their loop ended", "a consumer that leaves its loop has ended the pages", "recover from panic",
+	{"pages do not notice that their loop ended", "a consumer that leaves its loop has ended the pages", "panic: runtime error",
 		func(s *source, ctx context.Context) pages {
 			return func(yield func(informer.List[pair], error) bool) {
 				for page, err := range s.Paged(10).(informer.Pager[pair]).ListPages(ctx) {

@@ -335,7 +335,7 @@ var faults = []struct {
 		})},
 	{"an error comes with an event", "the end of its context ends a waiting watch with the cause", "which comes with an event",
 		ends(func(err error, yield func(event, error) bool) { yield(event{Version: 7}, err) })},
-	{"a watch does not notice that its loop ended", "breaking the loop ends the watch", "recover from panic",
+	{"a watch does not notice that its loop ended", "breaking the loop ends the watch", "panic: runtime error",
 		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
 			return func(yield func(event, error) bool) {
 				open := true

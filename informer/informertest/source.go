@@ -2,6 +2,7 @@ package informertest
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"slices"
 	"sync"
@@ -250,7 +251,7 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 	case c.breaks != s.breaks:
 		return nil, nil, true, s.broken
 	case !c.known || c.position < s.dropped:
-		return nil, nil, true, informer.ErrExpired
+		return nil, nil, true, fmt.Errorf("informertest: watch: %w", informer.ErrExpired)
 	}
 	events = s.history[c.position-s.dropped:]
 	if s.held {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -203,7 +204,7 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 				news.events = []informer.Event[T]{{Type: informer.Bookmark, Version: news.version}}
 			}
 		}
-		yield(informer.Event[T]{}, informer.ErrExpired)
+		yield(informer.Event[T]{}, fmt.Errorf("poll: watch: %w", informer.ErrExpired))
 	}
 }
 
@@ -341,7 +342,7 @@ func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, e
 		return nil, nil, err
 	}
 	if len(refused) > 0 {
-		bad = fmt.Errorf("poll: %w", errors.Join(refused...))
+		bad = fmt.Errorf("poll: %w", problems.Join(refused...))
 	}
 	s.noteLocked(changes, version)
 	return items, bad, nil

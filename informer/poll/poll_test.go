@@ -172,7 +172,7 @@ func TestFailedPollChangesNothing(t *testing.T) {
 		"an error":            {nil, errOutage, "poll: list: no route to host"},
 		"an error and a list": {[]site{{Name: "a"}}, errOutage, "poll: list: no route to host"},
 		"a key that is twice": {twice, nil, "poll: list: key b is in the list twice"},
-		"a panic":             {[]site{{}}, nil, "poll: list: wait: recover from panic: no name"},
+		"a panic":             {[]site{{}}, nil, "poll: list: panic: no name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ func TestInvalidObjectKeepsLastValidState(t *testing.T) {
 		assert.Equal(t, []string{"3 Modified c.2"}, sitetest.All(events))
 		got = errs.Take()
 		require.Len(t, got, 1)
-		assert.EqualError(t, got[0], "poll: object a: half written\nobject b: half written")
+		assert.EqualError(t, got[0], "poll: object a: half written; object b: half written")
 		list, err = p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, []site{{Name: "a", Rev: 1}, {Name: "c", Rev: 2}}, list.Items, "the last valid state")
@@ -81,7 +81,7 @@ func TestPanickingValidOrEqualAffectsOneObject(t *testing.T) {
 		b.set(nil, site{Name: "a", Rev: -1}, site{Name: "b", Rev: 13}, site{Name: "c", Rev: 2})
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"4 Modified c.2"}, sitetest.All(events))
-		assert.EqualError(t, errs.Take()[0], "poll: object a: wait: recover from panic: valid\nobject b: wait: recover from panic: equal")
+		assert.EqualError(t, errs.Take()[0], "poll: object a: panic: valid; object b: panic: equal")
 	})
 }
 

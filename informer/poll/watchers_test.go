@@ -83,16 +83,17 @@ func TestWatcherReportsChangesFoundByAnotherBeforePolling(t *testing.T) {
 }
 
 func TestWatchFromUnknownVersionExpires(t *testing.T) {
+	const expired = "poll: watch: version is no longer in the history of the source"
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
-		assert.Equal(t, []string{informer.ErrExpired.Error()}, sitetest.All(sitetest.Watch(t, t.Context(), p, 1)))
+		assert.Equal(t, []string{expired}, sitetest.All(sitetest.Watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
 			_, err := p.List(t.Context())
 			require.NoError(t, err)
 		}
-		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: informer.ErrExpired.Error(), 7: informer.ErrExpired.Error()} {
+		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: expired, 7: expired} {
 			if want != "" {
 				assert.Equal(t, want, sitetest.All(sitetest.Watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
 			}

@@ -230,8 +230,8 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 // The first page is read in the goroutine of the caller, who may capture a panic there. The second one is not.
 func TestPanicOrExitOfReadAheadIsItsError(t *testing.T) {
 	for want, end := range map[string]func(){
-		"wait: recover from panic: of the reader": func() { panic("of the reader") },
-		"the read has called runtime.Goexit":      runtime.Goexit,
+		"panic: of the reader":               func() { panic("of the reader") },
+		"the read has called runtime.Goexit": runtime.Goexit,
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var used []int

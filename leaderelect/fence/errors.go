@@ -3,7 +3,7 @@ package fence
 import "fmt"
 
 // ErrStale means that a greater term was seen before: another leader has taken over.
-var ErrStale = fmt.Errorf("fence: %w", staleError{})
+var ErrStale = fmt.Errorf("%w", staleError{})
 
 func stale(term, highest uint64) error {
 	return fmt.Errorf("fence: term %d after term %d: %w", term, highest, ErrStale)

@@ -37,7 +37,7 @@ func ExampleGuard() {
 	// Output:
 	// 200 done in term 6
 	// 200 done in term 7
-	// 409 fence: term 6 after term 7: fence: term is stale
+	// 409 fence: term 6 after term 7: term is stale
 }
 
 // A leader that reads bars earlier leaders, so they cannot change the value afterward.
@@ -53,7 +53,7 @@ func ExampleRegister() {
 	// Output:
 	// <nil>
 	// 10 <nil>
-	// fence: term 1 after term 2: fence: term is stale
+	// fence: term 1 after term 2: term is stale
 	// <nil>
 	// 11 of term 2
 }

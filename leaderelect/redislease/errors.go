@@ -7,7 +7,7 @@ import (
 
 // ErrFenced means that the record of the lease does not have the term of the writer. Another leader has taken over, or
 // the record is missing. The writer must not try again.
-var ErrFenced = fmt.Errorf("redislease: %w", fencedError{})
+var ErrFenced = fmt.Errorf("%w", fencedError{})
 
 var errNoLeadership = errors.New("the context belongs to no leadership")
 

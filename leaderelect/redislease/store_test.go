@@ -162,7 +162,7 @@ func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 					return nil
 				}
 				_, err := s.Guarded(past, "...", nil)
-				require.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
+				require.EqualError(t, err, `redislease: guard by "lease": term 1: term is over`)
 				return nil
 			},
 		})
@@ -201,7 +201,7 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	lead(func(ctx context.Context) {
 		_, err := s.Guarded(past, "...", []string{"{leases}:k"}, "v", 7)
 		require.ErrorIs(t, err, redislease.ErrFenced)
-		assert.EqualError(t, err, `redislease: guard by "lease": term 1: redislease: term is over`)
+		assert.EqualError(t, err, `redislease: guard by "lease": term 1: term is over`)
 		assert.Equal(t, 1, runs)
 		m.script = func([]string, []any) any { return nil }
 		got, err := s.Guarded(ctx, "...", nil)

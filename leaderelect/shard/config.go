@@ -2,9 +2,9 @@ package shard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -71,7 +71,7 @@ func (cfg Config) validate() error {
 	check(cfg.Lease.Sessions == nil, "Lease.Sessions", "must be nil: slots do not use sessions")
 	_, ok := cfg.Lease.Store.(Lister)
 	check(ok || cfg.Slots == 1 || cfg.Lease.Store == nil, "Lease.Store", "must be a Lister, unless Slots is 1")
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // lease returns what the electors of all slots and of the membership share.

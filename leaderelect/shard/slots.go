@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 	"github.com/setpoint-go/setpoint/wait"
@@ -47,7 +48,7 @@ func New(cfg Config) (*Slots, error) {
 	if err != nil {
 		err = fmt.Errorf("Config.Lease: %w", err)
 	}
-	if err := errors.Join(cfg.validate(), err); err != nil {
+	if err := problems.Join(cfg.validate(), err); err != nil {
 		return nil, fmt.Errorf("shard: new: %w", err)
 	}
 	s.log, s.timing = common.Log, common.Timing

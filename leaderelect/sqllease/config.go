@@ -2,9 +2,10 @@ package sqllease
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // Dialect is the SQL dialect of a database.
@@ -55,5 +56,5 @@ func (c Config) validate() error {
 	if ok, _ := regexp.MatchString(`^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$`, c.Table); !ok {
 		errs = append(errs, fmt.Errorf("Config.Table is %q, must be lower-case letters, digits and '_', with or without a schema", c.Table))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }

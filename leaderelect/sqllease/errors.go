@@ -8,7 +8,7 @@ import (
 var (
 	// ErrFenced means that the record of the lease does not have the term of the writer. Another leader has taken over,
 	// or the record is missing. The writer must roll its transaction back, and must not try again.
-	ErrFenced = fmt.Errorf("sqllease: %w", fencedError{})
+	ErrFenced = fmt.Errorf("%w", fencedError{})
 
 	errNoLeadership = errors.New("the context belongs to no leadership")
 )

@@ -75,7 +75,7 @@ func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 		server.log = nil
 		err = s.Transact(ctx, func(*sql.Tx) error { t.Error("f is called"); return nil })
 		require.ErrorIs(t, err, sqllease.ErrFenced)
-		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: sqllease: term is over`)
+		assert.EqualError(t, err, `sqllease: guard by "lease": term 1: term is over`)
 		assert.Equal(t, []string{s.GuardQuery(), "ROLLBACK"}, server.log)
 	})
 }

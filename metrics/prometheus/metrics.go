@@ -13,7 +13,7 @@ import (
 )
 
 // ErrExists means that a manager or a part is already in the registry.
-var ErrExists = errors.New("prometheus: it is registered already")
+var ErrExists = errors.New("it is registered already")
 
 // errGone means that a collector was unregistered before it could be joined.
 var errGone = errors.New("prometheus: the collector was unregistered")

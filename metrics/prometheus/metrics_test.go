@@ -190,7 +190,7 @@ func TestManagerIsRegisteredOnce(t *testing.T) {
 	x := must(setpointprom.New(reg, m))
 	_, err := setpointprom.New(reg, m)
 	require.ErrorIs(t, err, setpointprom.ErrExists)
-	require.EqualError(t, err, "prometheus: new: the manager: prometheus: it is registered already")
+	require.EqualError(t, err, "prometheus: new: the manager: it is registered already")
 	assert.Len(t, only(lines(t, reg), "workqueue_depth"), 1)
 
 	must(setpointprom.New(prometheus.NewRegistry(), m)) // in another registry

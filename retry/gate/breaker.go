@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/retry"
 )
 
@@ -79,7 +80,7 @@ func (c BreakerConfig) validate() error {
 	if c.OpenFor < 0 {
 		errs = append(errs, fmt.Errorf("BreakerConfig.OpenFor is %v, must not be negative", c.OpenFor))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // NewBreaker returns a closed breaker. The error names each field of cfg that is out of its bounds.

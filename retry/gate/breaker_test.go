@@ -35,7 +35,7 @@ func isOpen(b *gate.Breaker) bool {
 
 func TestBreakerConfigOutOfBoundsIsRejected(t *testing.T) {
 	_, err := gate.NewBreaker(gate.BreakerConfig{Failures: -1, OpenFor: -1})
-	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative\nBreakerConfig.OpenFor is -1ns, must not be negative")
+	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative; BreakerConfig.OpenFor is -1ns, must not be negative")
 }
 
 // The table shows how each error counts, while the breaker is closed and during a trial.

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -82,7 +83,7 @@ func (c Config) validate() error {
 	if c.MaxRequestBytes < minRequestBytes {
 		errs = append(errs, fmt.Errorf("Config.MaxRequestBytes is %d, must not be less than %d", c.MaxRequestBytes, minRequestBytes))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Backend is a [backend.Backend] under one prefix of an etcd cluster. One prefix may have any number of Backends, in one process or

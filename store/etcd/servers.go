@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 const (
@@ -51,7 +53,7 @@ func checkServers(ctx context.Context, client *clientv3.Client) error {
 		defer time.AfterFunc(statusGrace, cancel).Stop()
 	}
 	if len(down) == len(endpoints) {
-		return fmt.Errorf("no endpoint answers: %w", errors.Join(down...))
+		return fmt.Errorf("no endpoint answers: %w", problems.Join(down...))
 	}
 	return nil
 }

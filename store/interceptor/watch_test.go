@@ -36,8 +36,8 @@ func follow(t *testing.T, ctx context.Context, s store.Store[thing]) (pull func(
 func TestWatchFailsImmediatelyOrAfterEvents(t *testing.T) {
 	for after := range 3 {
 		for text, fault := range map[string]interceptor.Fault{
-			"store: watch thing: informer: version is no longer in the history of the source": interceptor.Fail(informer.ErrExpired),
-			"store: watch thing: the connection was lost, the outcome is unknown":             interceptor.LoseReply(),
+			"store: watch thing: version is no longer in the history of the source": interceptor.Fail(informer.ErrExpired),
+			"store: watch thing: the connection was lost, the outcome is unknown":   interceptor.LoseReply(),
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				s, _ := intercepted(t)

@@ -11,6 +11,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -72,7 +73,7 @@ func (c Config) validate() error {
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("Config.Timeout is %v, must not be negative", c.Timeout))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Backend is a [backend.Backend] in one stream of JetStream. All methods are safe for concurrent use.
@@ -222,7 +223,7 @@ func checkStream(have jetstream.StreamConfig, cfg Config) error {
 	refuse(have.NoAck, "it acknowledges nothing (no_ack)")
 	refuse(have.Sealed, "it is sealed")
 	refuse(have.Mirror != nil || len(have.Sources) > 0 || have.SubjectTransform != nil, "it mirrors, sources or transforms messages")
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Capabilities implements [backend.Backend].

@@ -1,10 +1,10 @@
 package nats
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -25,7 +25,7 @@ func newSubjects(stream string) subjects {
 
 // object returns the subject of a record.
 func (s *subjects) object(kind, key string) (string, error) {
-	if err := errors.Join(checkName("kind", kind, backend.MaxKind), checkName("key", key, backend.MaxKey)); err != nil {
+	if err := problems.Join(checkName("kind", kind, backend.MaxKind), checkName("key", key, backend.MaxKey)); err != nil {
 		return "", err
 	}
 	return s.objects + escape(kind) + "." + escape(key), nil

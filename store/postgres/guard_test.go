@@ -102,7 +102,7 @@ func TestGuard(t *testing.T) {
 		require.NoError(t, l.Err())
 		err := order(leader, "late")
 		require.ErrorIs(t, err, sqllease.ErrFenced)
-		require.EqualError(t, err, `postgres: guard by "shop": term 1: sqllease: term is over`)
+		require.EqualError(t, err, `postgres: guard by "shop": term 1: term is over`)
 		assert.Equal(t, 3, orders())
 		exec(t, pool, `DELETE FROM leases WHERE name = 'shop'`)
 		require.ErrorIs(t, order(leader, "late"), sqllease.ErrFenced, "the record is gone")

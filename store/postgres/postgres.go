@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/internal/group"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -60,7 +61,7 @@ func (c Config) validate() error {
 	if c.Poll < 0 {
 		errs = append(errs, fmt.Errorf("Config.Poll is %v, must not be negative", c.Poll))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Backend is a [backend.Backend] in one schema of a Postgres database. All methods are safe for concurrent use.

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // TableConfig names a table, and says how its changes are recorded. Only Table is required.
@@ -86,7 +88,7 @@ func (c TableConfig) validate() error {
 	if c.Poll < 0 {
 		errs = append(errs, fmt.Errorf("TableConfig.Poll is %v, must not be negative", c.Poll))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // logSQL creates the change log. {schema} stands for its schema.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/group"
+	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -62,7 +63,7 @@ func (c Config) validate() error {
 	if c.BusyTimeout < 0 {
 		errs = append(errs, fmt.Errorf("Config.BusyTimeout is %v, must not be negative", c.BusyTimeout))
 	}
-	return errors.Join(errs...)
+	return problems.Join(errs...)
 }
 
 // Backend is a [backend.Backend] in one SQLite file. One file may have any number of Backends, in one process or several. All methods are

@@ -196,7 +196,7 @@ func TestPanickingCallIsReportedAndCounts(t *testing.T) {
 	l.Tell(changes(gone, c.put(1)))
 	assert.True(t, l.Deliver())
 	require.Len(t, errs, 1)
-	assert.EqualError(t, errs[0], "informer: call OnDelete of test handler: wait: recover from panic: oh dear")
+	assert.EqualError(t, errs[0], "informer: call OnDelete of test handler: panic: oh dear")
 	assert.ErrorAs(t, errs[0], new(*wait.PanicError))
 	assert.True(t, l.Owes(), "the call of OnAdd")
 	assert.True(t, l.Deliver())

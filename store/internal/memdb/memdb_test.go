@@ -183,7 +183,7 @@ func TestWatchFallingBehindExpires(t *testing.T) {
 			put(t, k, "a", false)
 		}
 	}
-	assert.EqualError(t, last, "informer: version is no longer in the history of the source: version 1 is too old, the first to start from is 2")
+	assert.EqualError(t, last, "version is no longer in the history of the source: version 1 is too old, the first to start from is 2")
 }
 
 func TestBookmarksCoverFilteredChanges(t *testing.T) {
