@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -194,6 +195,7 @@ func TestReadersNeverSeePartialChange(t *testing.T) {
 					t.Error(err)
 					return
 				}
+				runtime.Gosched() // the writer must not wait for a processor
 				select {
 				case <-done:
 					return

@@ -3,6 +3,7 @@ package cache_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -137,6 +138,7 @@ func TestReadsAreNeverTornOrStale(t *testing.T) {
 						t.Errorf("Index.All yields %d of %d objects that exist all the time", even, keys/2)
 						return
 					}
+					runtime.Gosched() // the writer must not wait for a processor
 				}
 			})
 		}
