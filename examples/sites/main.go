@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"slices"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/retry/gate"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -37,16 +39,23 @@ type (
 	}
 )
 
-// run keeps all sites in db in their desired state until ctx ends.
-func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Event)) error {
-	sites, seenSites, err1 := open[Site](db, "Site")
-	servers, seenServers, err2 := open[Server](db, "Server")
+// run keeps all sites in db in their desired state until ctx ends. api answers the requests of DNS.
+func run(ctx context.Context, db backend.Backend, api http.RoundTripper) error {
+	sites, err1 := store.Open(db, "Site", store.Config[Site]{})
+	servers, err2 := store.Open(db, "Server", store.Config[Server]{})
 	leases, err3 := store.Open(db, "Lease", store.Config[storelease.Record]{})
-	record, err4 := events.NewRecorder(events.Config{Store: db, Sink: print})
+	record, err4 := events.NewRecorder(events.Config{Store: db})
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
+	seenSites, err1 := informer.New(sites, store.Key, informer.Config{Name: "sites"})
+	seenServers, err2 := informer.New(servers, store.Key, informer.Config{Name: "servers"})
+	lease, err3 := storelease.New(leases, storelease.Config{})
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
 	children := owner.NewChildren(servers, seenServers)
+	dns := DNS{&http.Client{Transport: gate.NewLimiter(10, 5).Transport(api)}} // 10 calls a second, 5 at once; beyond that, not yet
 	entry := owner.Finalizer[Site]{Name: "example.com/dns", Apply: dns.Put, Cleanup: dns.Remove}
 	reconcile := func(ctx context.Context, key string) (controller.Result, error) {
 		site, live, err := entry.Reconcile(ctx, sites, key) // the entry exists or, for a deleted site, is gone
@@ -74,8 +83,7 @@ func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Eve
 	c, err1 := controller.New("sites", reconcile, controller.Config[string]{Workers: 8, Resync: time.Hour},
 		controller.For(seenSites).When(store.GenerationChanged), controller.Owns(seenServers, "Site"))
 	collector, err2 := controller.NewCollector(children, sites, seenSites, controller.Config[string]{}) // servers of deleted sites
-	lease, err3 := storelease.New(leases, storelease.Config{})
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
 	election := &leaderelect.Config{Store: lease, Key: "sites"} // each write above carries its term
@@ -84,16 +92,6 @@ func run(ctx context.Context, db backend.Backend, dns DNS, print func(events.Eve
 		return err
 	}
 	return m.Run(ctx)
-}
-
-// open returns the objects of a kind, and a cache of them.
-func open[T any](db backend.Backend, kind string) (store.Store[T], *store.Informer[T], error) {
-	objects, err := store.Open(db, kind, store.Config[T]{})
-	if err != nil {
-		return nil, nil, err
-	}
-	seen, err := informer.New(objects, store.Key, informer.Config{Name: kind})
-	return objects, seen, err
 }
 
 func main() {

@@ -40,7 +40,7 @@ func TestDemoLeavesOnlyEventsBehind(t *testing.T) {
 }
 
 func count[T any](t *testing.T, db *store.Memory, kind string) int {
-	objects, _, err := open[T](db, kind)
+	objects, err := store.Open(db, kind, store.Config[T]{})
 	require.NoError(t, err)
 	list, err := objects.List(t.Context())
 	require.NoError(t, err)

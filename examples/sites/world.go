@@ -9,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/retry"
-	"github.com/setpoint-go/setpoint/retry/gate"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -56,11 +54,6 @@ type zone struct {
 	// mu guards the following.
 
 	entries map[string]bool // true: its deletion was requested
-}
-
-// client returns a client of z that makes at most 10 calls a second, and 5 at once.
-func (z *zone) client() DNS {
-	return DNS{&http.Client{Transport: gate.NewLimiter(10, 5).Transport(z)}}
 }
 
 // RoundTrip makes z the transport of its clients.
@@ -110,8 +103,8 @@ func boot(ctx context.Context, servers store.Store[Server]) error {
 
 // demo acts as a user who creates a site, shrinks it, and deletes it.
 func demo(ctx context.Context, db *store.Memory) error {
-	sites, _, err1 := open[Site](db, "Site")
-	servers, _, err2 := open[Server](db, "Server")
+	sites, err1 := store.Open(db, "Site", store.Config[Site]{})
+	servers, err2 := store.Open(db, "Server", store.Config[Server]{})
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
@@ -120,7 +113,7 @@ func demo(ctx context.Context, db *store.Memory) error {
 	dns := &zone{entries: map[string]bool{}}
 	var g wait.Group
 	g.Start(ctx, func(ctx context.Context) error { return boot(ctx, servers) })
-	g.Start(ctx, func(ctx context.Context) error { return run(ctx, db, dns.client(), func(events.Event) {}) })
+	g.Start(ctx, func(ctx context.Context) error { return run(ctx, db, dns) })
 	until := func(text string, done func(ctx context.Context) (bool, error)) error {
 		if err := wait.For(ctx, done); err != nil {
 			return err
