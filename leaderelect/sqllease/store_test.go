@@ -156,7 +156,7 @@ func TestStatementsUseDialect(t *testing.T) {
 }
 
 func FuzzKeysHaveDistinctNames(f *testing.F) {
-	for _, key := range []string{"", "a", `a\`, `\00`, "\x00", "ä", "\xc3", "\xc3\xa4\xc3", "日本\xff", "\xf0\x9f\x98"} {
+	for _, key := range []string{"", "a", `a\`, `\00`, `\zz`, "\x00", "ä", "\xc3", "\xc3\xa4\xc3", "日本\xff", "\xf0\x9f\x98"} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
