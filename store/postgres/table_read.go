@@ -16,12 +16,13 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 )
 
-// momentSQL is a row with the state of transactions in a snapshot: the first transaction that was open, or the next one if none was, and the
-// last one whose changes may be trimmed.
-const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon, xid AS trimmed FROM {trimmed} WHERE source = {source} OFFSET 0) m`
+// momentSQL is a row with the state of transactions in a snapshot: the first transaction that was open, or the next one if none was; the last
+// one whose changes may be trimmed; and whether any was open. Because of OFFSET 0, the server computes it once, and not for each entry.
+const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon, xid AS trimmed,
+	age(pg_snapshot_xmin(pg_current_snapshot())::xid) <> 0 AS open FROM {trimmed} WHERE source = {source} OFFSET 0) m`
 
-// momentColumns has the columns of momentSQL, whether any transaction was open, and the base of the epoch. {base} is baseSQL or knownBaseSQL.
-const momentColumns = `m.horizon, m.trimmed, age(m.horizon::xid) <> 0, {base}`
+// momentColumns has the columns of momentSQL, and the base of the epoch. {base} is baseSQL or knownBaseSQL.
+const momentColumns = `m.horizon, m.trimmed, m.open, {base}`
 
 // knownBaseSQL is the base of the epoch, or null if the session does not know it yet. A session reads it once by baseSQL, and keeps it in a
 // setting whose name has the object id of the table epoch. An epoch ends when the server crashes or is promoted. A crash ends all sessions.
