@@ -340,7 +340,7 @@ func digest(key string) string {
 	return strconv.Itoa(len(key)) + "-" + hex.EncodeToString(sum[:12])
 }
 
-// lookUp returns the key with a digest, of a controller or of its sources.
+// lookUp returns the key with a digest, of a controller or of its caches.
 func lookUp(c aController, caches []cached, id string) (key string, ok bool) {
 	if c != nil {
 		for k := range c.Inspect().Keys() {

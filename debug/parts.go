@@ -87,7 +87,7 @@ func (h *Handler) parts() parts {
 	return ps
 }
 
-// add adds p and its sources, unless they are already there.
+// add adds p and its informers, unless they are already there.
 func (ps *parts) add(p part) {
 	if slices.ContainsFunc(ps.all, func(other part) bool { return same(other.value, p.value) }) {
 		return

@@ -32,7 +32,9 @@ func (b *Backend) ChangesQuery() string { return b.statements.changes }
 func (b *Backend) FewQuery() string { return b.statements.few }
 
 // PageQueries are the queries by which a watch reads a page. The second one has a transaction and an id as parameters.
-func (t *Table[T]) PageQueries() (prepare, page string) { return t.queries.prepare, t.queries.page }
+func (t *Table[T]) PageQueries() (prepare, query string) {
+	return t.queries.prepare, t.queries.pages[page]
+}
 
 // Lock returns the arguments of the advisory lock of announcements.
 func (c TableConfig) Lock() string { return c.lock() }

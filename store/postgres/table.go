@@ -53,9 +53,9 @@ type Table[T any] struct {
 
 // tableQueries are the queries of a table.
 type tableQueries struct {
-	moment, list, undo, page, past, trim string
-	few                                  string // empty if the key is not indexed, because the server may need prepareSQL then
-	epoch, versionOf, prepare            string
+	moment, list, undo, trim  string
+	pages                     [past + 1]string // that of few is empty if the key is not indexed, because the server may need prepareSQL then
+	epoch, versionOf, prepare string
 }
 
 // newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would otherwise read the
@@ -117,8 +117,7 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
 			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
-		page: pageOf(page),
-		past: pageOf(past),
+		pages: [...]string{page: pageOf(page), past: pageOf(past)},
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
 				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
@@ -126,7 +125,7 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 			WHERE t.source = {source} AND EXISTS (SELECT FROM old)`),
 	}
 	if key.indexed {
-		q.few = pageOf(few)
+		q.pages[few] = pageOf(few)
 	}
 	return q
 }

@@ -213,13 +213,13 @@ func (t *Table[T]) read(ctx context.Context, from start, d depth) (b batch[T], e
 
 // readNow is read without a time limit. It takes one round trip.
 func (t *Table[T]) readNow(ctx context.Context, from start, d depth) (b batch[T], err error) {
-	if t.queries.few == "" {
-		d = max(d, page)
+	if t.queries.pages[d] == "" {
+		d = page
 	}
 	after := from.place()
 	args := []any{formatXID(after.xid), after.id}
 	if d == few {
-		rows, err := t.pool.Query(ctx, t.queries.few, args...)
+		rows, err := t.pool.Query(ctx, t.queries.pages[few], args...)
 		if err != nil {
 			return b, err
 		}
@@ -227,13 +227,9 @@ func (t *Table[T]) readNow(ctx context.Context, from start, d depth) (b batch[T]
 		err = t.collect(&b, rows, from, few)
 		return b, err
 	}
-	query := t.queries.page
-	if d == past {
-		query = t.queries.past
-	}
 	queries := new(pgx.Batch)
 	queries.Queue(t.queries.prepare)
-	queries.Queue(query, args...)
+	queries.Queue(t.queries.pages[d], args...)
 	results := t.pool.SendBatch(ctx, queries)
 	defer func() {
 		if closed := results.Close(); err == nil {
@@ -266,9 +262,8 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, d depth) erro
 		copy(columns[now.to:], []any{&e.hasNext, &e.nextBefore, &e.superseded})
 	}
 	var last, cut place // cut is the first entry that is left to the next read
-	n, sorted, found := 0, true, false
+	n, sorted := 0, true
 	for rows.Next() {
-		found = true
 		err := rows.Scan(columns...)
 		if err != nil {
 			return err
@@ -320,7 +315,7 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, d depth) erro
 		b.last = &last
 		b.next = max(b.next, page)
 	}
-	if err := rows.Err(); err != nil || found {
+	if err := rows.Err(); err != nil || b.moment != (moment{}) {
 		return err
 	}
 	return errNotInstalled
