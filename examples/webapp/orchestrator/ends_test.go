@@ -66,7 +66,7 @@ func TestKilledDemoLeavesNothing(t *testing.T) {
 func TestSecondCtrlCEndsDemoAndLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	p := r.program("-demo")
-	url := regexp.MustCompile(`http://\S+`).FindString(p.line("Running", "3 replicas ready"))
+	addr := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(p.line("Running", "3 replicas ready"))
 	records, err := filepath.Glob(filepath.Join(r.temp, "webapp-demo-*", "state", "replicas"))
 	require.NoError(t, err)
 	require.Len(t, records, 1)
@@ -79,13 +79,7 @@ func TestSecondCtrlCEndsDemoAndLeavesNothing(t *testing.T) {
 		_ = suspend(replica.PID) // so that the stop takes its grace
 	}
 	require.NoError(t, p.Process.Signal(os.Interrupt))
-	require.Eventually(t, func() bool {
-		reply, err := http.Get(url) // refused, or cut off, when the load balancer closes
-		if err == nil {
-			_ = reply.Body.Close()
-		}
-		return err != nil
-	}, 10*time.Second, time.Millisecond)
+	untilRefused(t, addr)
 	require.NoError(t, p.Process.Signal(os.Interrupt))
 	require.Equal(t, 1, p.end())
 	left, err := os.ReadDir(r.temp)

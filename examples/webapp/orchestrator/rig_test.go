@@ -42,7 +42,19 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(m.Run())
+	os.Exit(withFilesInMemory(m.Run))
+}
+
+// withFilesInMemory runs the tests with their temporary files in memory, if the system has a file system there. The leases are synced
+// often, and the disk may be busy.
+func withFilesInMemory(run func() int) int {
+	dir, err := os.MkdirTemp("/dev/shm", "webapp")
+	if err != nil {
+		return run()
+	}
+	defer os.RemoveAll(dir)
+	os.Setenv("TMPDIR", dir)
+	return run()
 }
 
 // generous bounds what would otherwise wait forever. No test takes as long.
