@@ -88,7 +88,18 @@ type world struct {
 // process that one forks would hold the locks of the others until its exec.
 func run(t *testing.T, cfg machine.Config) *world {
 	t.Helper()
-	return runIn(t, t.TempDir(), cfg)
+	return runIn(t, tempDir(t), cfg)
+}
+
+// tempDir returns a directory until the test ends. It is in memory if the system has that, because a busy disk delays the tests.
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "machine")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func runIn(t *testing.T, dir string, cfg machine.Config) *world {
