@@ -21,9 +21,11 @@ func TestIterationDuringWrites(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := newPair()
+		var list []*pod
 		for i := range keys {
-			require.NoError(t, p.upsert(&pod{name: fmt.Sprint("k", i), nodes: []string{"1", fmt.Sprint("v", i)}}))
+			list = append(list, &pod{name: fmt.Sprint("k", i), nodes: []string{"1", fmt.Sprint("v", i)}})
 		}
+		p.replace(list...)
 		loops := map[string]struct {
 			seq iter.Seq[string]
 			now func() []string // the present objects
