@@ -5,6 +5,7 @@ package controller_test
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"testing"
 )
 
@@ -14,5 +15,6 @@ const raceEnabled = false
 // race detector, the tests use all processors.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400) // a bubble leaves little alive
 	os.Exit(m.Run())
 }

@@ -4,12 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
+
+// A plan runs one goroutine at a time. A second processor would look for work in vain, and take a quarter of the CPU time.
+func TestMain(m *testing.M) {
+	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(400) // a plan leaves little alive
+	os.Exit(m.Run())
+}
 
 func Example() {
 	main()
