@@ -234,6 +234,9 @@ var prefix = regexp.MustCompile(`\b[a-z]+: `)
 
 // repeatedPrefix returns the prefix that a text has, and that follows another colon in it; or "".
 func repeatedPrefix(text string) string {
+	if strings.Count(text, ": ") < 2 {
+		return "" // most lines, at little cost
+	}
 	for _, at := range prefix.FindAllStringIndex(text, -1) {
 		if name := text[at[0]:at[1]]; strings.Contains(text[at[1]-2:], ": "+name) {
 			return strings.TrimSuffix(name, ": ")
