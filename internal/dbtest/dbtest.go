@@ -39,8 +39,8 @@ func Leases(t testing.TB, db backend.Backend) leaderelect.LeaseStore {
 }
 
 // HistoryIsTrimmed checks that an empty database that keeps a number of changes removes older ones, and nothing else. rows
-// returns how many objects and changes it holds.
-func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func() int) {
+// returns how many objects and changes it holds. longer is the same database for a process that keeps more changes.
+func HistoryIsTrimmed(t testing.TB, db, longer backend.Backend, history int, rows func() int) {
 	t.Helper()
 	s, object := Apps(t, db), must[store.Object[App]](t)
 	old := object(s.Create(t.Context(), store.Object[App]{Key: "old"}))
@@ -63,13 +63,17 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 		t.Errorf("old is %+v, want %+v", got, old)
 	}
 	first := versions[len(versions)-history-1] // the oldest version from which a watch can start
-	for _, v := range []informer.Version{0, gone.Version, first - 1, o.Version + 1} {
-		for e, err := range s.Watch(t.Context(), v) {
-			if !errors.Is(err, backend.ErrExpired) {
-				t.Fatalf("the watch from version %d yields %+v, %v, want ErrExpired", v, e, err)
+	expire := func(versions ...informer.Version) {
+		t.Helper()
+		for _, v := range versions {
+			for e, err := range s.Watch(t.Context(), v) {
+				if !errors.Is(err, backend.ErrExpired) {
+					t.Fatalf("the watch from version %d yields %+v, %v, want ErrExpired", v, e, err)
+				}
 			}
 		}
 	}
+	expire(0, gone.Version, first-1, o.Version+1)
 	var told []informer.Version
 	for e, err := range s.Watch(t.Context(), first) {
 		if err != nil {
@@ -81,6 +85,20 @@ func HistoryIsTrimmed(t testing.TB, db backend.Backend, history int, rows func()
 	}
 	if want := versions[len(versions)-history:]; !slices.Equal(told, want) {
 		t.Errorf("the watch from version %d yields %v, want %v", first, told, want)
+	}
+	n := object(Apps(t, longer).Create(t.Context(), store.Object[App]{Key: "new"}))
+	expire(first - 1) // what was trimmed does not come back
+
+	update := func(s store.Store[App], times int) {
+		for i := range times {
+			n.Value.Image = fmt.Sprint(times, i)
+			n = object(s.Update(t.Context(), n))
+		}
+	}
+	update(Apps(t, longer), 4*history)
+	update(s, history) // each removes more than it adds
+	if n := rows(); n != history+2 {
+		t.Errorf("there are %d rows, want %d: old, busy, and the changes of new", n, history+2)
 	}
 }
 

@@ -48,3 +48,9 @@ func TestClusterHoldsLeases(t *testing.T) {
 		return leasetest.Backend{Store: leases(), Reopen: leases}
 	})
 }
+
+func TestOvertakenWriteRestarts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	dbtest.OvertakenWriteRestarts(t, open(t, s.addr, etcd.Config{}), open(t, s.addr, etcd.Config{}))
+}

@@ -241,47 +241,11 @@ func TestOversizedRecordIsRejected(t *testing.T) {
 	require.NoError(t, err, "an allowed record fits, and the term was not recorded")
 }
 
-// If the record changes between the read and the write, decide is called again, or the write is rejected.
 func TestOvertakenWriteRestarts(t *testing.T) {
 	url := serve(t).ClientURL()
 	js := connect(t, url)
 	cfg := nats.Config{Stream: newStream(t, js)}
-	db, other := open(t, js, cfg), open(t, connect(t, url), cfg)
-	fence := func(term uint64) []backend.Fence {
-		return []backend.Fence{{Lease: "blog", Term: 1}, {Lease: "shop", Term: term}}
-	}
-	var saw []string
-	r, err := db.Transact(t.Context(), "app", "a", fence(3), func(have backend.Record) (*backend.Record, error) {
-		if saw = append(saw, string(have.Value)); len(saw) == 1 {
-			_, err := put(t.Context(), other, "app", "a", "theirs")
-			require.NoError(t, err)
-		}
-		return &backend.Record{Meta: []byte("{}"), Value: append(have.Value, " and mine"...)}, nil
-	})
-	require.NoError(t, err)
-	assert.Equal(t, []string{"", "theirs"}, saw)
-	assert.Equal(t, "theirs and mine", string(r.Value))
-
-	for name, fences := range map[string][]backend.Fence{"a term that is recorded": fence(3), "a term that is new": fence(4)} {
-		calls := 0
-		_, err = db.Transact(t.Context(), "app", "a", fences, func(backend.Record) (*backend.Record, error) {
-			if calls++; calls == 1 {
-				_, err := put(t.Context(), other, "other", "b", "1", fence(fences[1].Term+2)...)
-				require.NoError(t, err)
-			}
-			return &backend.Record{Meta: []byte("{}"), Value: []byte("late")}, nil
-		})
-		require.ErrorIs(t, err, backend.ErrFenced, name)
-		assert.Equal(t, 1, calls)
-		got, err := other.Get(t.Context(), "app", "a")
-		require.NoError(t, err)
-		assert.Equal(t, r, got, "nothing was written")
-		_, err = put(t.Context(), other, "other", "b", "1", fence(fences[1].Term+1)...)
-		require.ErrorIs(t, err, backend.ErrFenced, name)
-		stream, err := js.Stream(t.Context(), cfg.Stream)
-		require.NoError(t, err)
-		require.NoError(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject(cfg.Stream+".f.shop")))
-	}
+	dbtest.OvertakenWriteRestarts(t, open(t, js, cfg), open(t, connect(t, url), cfg))
 }
 
 func TestDamagedRecordIsNamed(t *testing.T) {

@@ -39,8 +39,11 @@ func TestPostgres(t *testing.T) {
 		"a transaction on an old snapshot writes nothing":         oldSnapshot,
 		"transactions that write several objects do not deadlock": noDeadlock,
 		"waiting for another writer ends with the context":        waits,
+		"an overtaken write restarts":                             overtaken,
 		"the history is trimmed":                                  trimmed,
 		"a lost listener only costs time":                         lostListener,
+		"a change before the listener listens is found at once":   lateListener,
+		"a list is in order without its index":                    orderedList,
 		"the last watch releases its connection":                  givesUp,
 		"a damaged record is named":                               damaged,
 		"the view shows live objects":                             view,
@@ -60,11 +63,13 @@ func refusedSchemas(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: half}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: half}))} {
 		require.ErrorContains(t, err, "it is incomplete: it has no table fences")
 	}
-	later := newSchema(t, pool)
-	_, err = pool.Exec(t.Context(), `UPDATE "`+later+`".state SET layout = 2`)
-	require.NoError(t, err)
-	for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: later}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: later}))} {
-		require.ErrorContains(t, err, "it has layout 2, this version of the library needs 1")
+	other := newSchema(t, pool)
+	for _, layout := range []string{"0", "2"} {
+		_, err = pool.Exec(t.Context(), `UPDATE "`+other+`".state SET layout = `+layout)
+		require.NoError(t, err)
+		for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: other}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: other}))} {
+			require.ErrorContains(t, err, "it has layout "+layout+", this version of the library needs 1")
+		}
 	}
 	for _, c := range []struct {
 		cfg  postgres.Config
@@ -241,11 +246,16 @@ func waits(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	require.NoError(t, err)
 }
 
+func overtaken(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	cfg := postgres.Config{Schema: newSchema(t, pool)}
+	dbtest.OvertakenWriteRestarts(t, open(t, pool, cfg), open(t, pool, cfg))
+}
+
 func trimmed(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	const history = 10
 	schema := newSchema(t, pool)
 	db := open(t, pool, postgres.Config{Schema: schema, History: history})
-	dbtest.HistoryIsTrimmed(t, db, history, func() (rows int) {
+	dbtest.HistoryIsTrimmed(t, db, open(t, pool, postgres.Config{Schema: schema}), history, func() (rows int) {
 		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM "`+schema+`".objects`).Scan(&rows))
 		return rows
 	})
@@ -287,6 +297,60 @@ func lostListener(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		}
 		write()
 	}
+}
+
+// The last notification of a change that commits after a watch has read, and before it listens, is lost.
+func lateListener(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	written := make(chan struct{})
+	cfg := pool.Config()
+	cfg.BeforeConnect = func(ctx context.Context, _ *pgx.ConnConfig) error {
+		select {
+		case <-written:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	slow, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer slow.Close()
+	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool), Poll: time.Hour, Listen: slow})
+	_, err = dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-500*time.Millisecond) // the next read of an idle watch
+	defer cancel()
+	var told []string
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if told = append(told, string(c.Record.Value)); len(told) == 2 {
+			break
+		}
+		_, err = dbtest.Put(ctx, db, "a", "2")
+		require.NoError(t, err)
+		close(written)
+	}
+	assert.Equal(t, []string{"1", "2"}, told)
+}
+
+func orderedList(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
+	cfg := pool.Config()
+	cfg.ConnConfig.RuntimeParams["enable_indexscan"], cfg.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off", "off"
+	scans, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer scans.Close()
+	db := open(t, scans, postgres.Config{Schema: newSchema(t, pool)})
+	for _, key := range []string{"b", "c", "a"} {
+		_, err := dbtest.Put(t.Context(), db, key, "1")
+		require.NoError(t, err)
+	}
+	var keys []string
+	for page, err := range db.List(t.Context(), "app", backend.Query{}) {
+		require.NoError(t, err)
+		for _, r := range page.Records {
+			keys = append(keys, r.Key)
+		}
+	}
+	assert.Equal(t, []string{"a", "b", "c"}, keys)
 }
 
 func givesUp(t *testing.T, server *servertest.Server, pool *pgxpool.Pool) {

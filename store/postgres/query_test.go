@@ -171,7 +171,7 @@ func TestKeyIsHeldUntilQueryVersionIncludesItsTransaction(t *testing.T) {
 	older, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = older.Rollback(context.Background()) }()
-	_, err = q.VersionOf(t.Context(), older)
+	open, err := q.VersionOf(t.Context(), older)
 	require.NoError(t, err)
 	step := func() bool {
 		c.Add("a")
@@ -183,8 +183,10 @@ func TestKeyIsHeldUntilQueryVersionIncludesItsTransaction(t *testing.T) {
 	got, _ := inf.Get("a")
 	assert.Equal(t, 2, got.Rev, "the cache shows it")
 	assert.False(t, step(), "which cannot be known")
+	assert.Less(t, inf.Version(), open)
 	require.NoError(t, older.Commit(t.Context()))
 	read()
+	assert.GreaterOrEqual(t, inf.Version(), open)
 	assert.True(t, step())
 }
 

@@ -3,8 +3,10 @@
 package postgres_test
 
 import (
+	"fmt"
 	"regexp"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -61,4 +63,90 @@ func eventMatchesItsTransaction(t *testing.T, pool *pgxpool.Pool) {
 		}
 	}
 	assert.Equal(t, want, got)
+}
+
+// The version of each event but the last of a transaction is in the middle of it. A watch from there reports the whole transaction.
+func watchResumesInTransaction(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	table := sitesIn(t, pool, cfg)
+	at, err := table.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1), ('b', 1), ('c', 1)`)
+	next := func(after informer.Version) informer.Event[site] {
+		for e, err := range table.Watch(t.Context(), after) {
+			require.NoError(t, err)
+			return e
+		}
+		return informer.Event[site]{}
+	}
+	first := next(at.Version)
+	assert.Equal(t, "a", first.Object.Name)
+	assert.Equal(t, first, next(first.Version))
+}
+
+// After a failover and back, the server may have an older epoch, in which the versions of the later one mean nothing.
+func watchExpiresWhenVersionsBeginAgain(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	epoch := pgx.Identifier{cfg.Schema, "epoch"}.Sanitize()
+	exec(t, pool, `UPDATE `+epoch+` SET base = 1::bigint << 50`)
+	table := sitesIn(t, pool, cfg)
+	at, err := table.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	var told []string
+	var end error
+	for e, err := range table.Watch(t.Context(), at.Version) {
+		if end = err; err != nil {
+			break
+		}
+		if told = append(told, e.Object.Name); len(told) == 2 {
+			break
+		}
+		exec(t, pool, `UPDATE `+epoch+` SET base = 0`)
+		pool.Reset() // each session remembers the base
+		exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('b', 1)`)
+	}
+	require.ErrorIs(t, end, informer.ErrExpired)
+	assert.Equal(t, []string{"a"}, told)
+}
+
+// Two sessions find that the server may have lost transactions. The second one waits for the first one.
+func epochBeginsOnce(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	exec(t, pool, `DELETE FROM `+pgx.Identifier{cfg.Schema, "epoch"}.Sanitize())
+	query := `SELECT ` + pgx.Identifier{cfg.Schema, "epoch"}.Sanitize() + `()`
+	tx, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	var first, second int64
+	require.NoError(t, tx.QueryRow(t.Context(), query).Scan(&first))
+	done := make(chan error, 1)
+	go func() { done <- pool.QueryRow(t.Context(), query).Scan(&second) }() // the test waits for it
+	for waiting := false; !waiting && len(done) == 0; time.Sleep(time.Millisecond) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`).Scan(&waiting))
+	}
+	require.NoError(t, tx.Commit(t.Context()))
+	require.NoError(t, <-done)
+	assert.Equal(t, first, second)
+}
+
+// A merge join finds the new key first.
+func movedRowIsDeletedFirst(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	table := sitesIn(t, pool, cfg)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('b', 1)`)
+	at, err := table.List(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		exec(t, tx, `SET LOCAL enable_hashjoin = off`)
+		_, err := tx.Exec(t.Context(), `UPDATE `+sqlName(cfg)+` SET name = 'a'`)
+		return err
+	}))
+	var told []string
+	for e, err := range table.Watch(t.Context(), at.Version) {
+		require.NoError(t, err)
+		if told = append(told, fmt.Sprintf("%v %v", e.Type, e.Object)); len(told) == 2 {
+			break
+		}
+	}
+	assert.Equal(t, []string{"Deleted {b 1}", "Added {a 1}"}, told)
 }

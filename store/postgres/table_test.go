@@ -79,6 +79,10 @@ func TestTable(t *testing.T) {
 		"a deletion has the last row":                          deletionHasLastRow,
 		"a list matches its version":                           listMatchesItsVersion,
 		"an event matches its transaction":                     eventMatchesItsTransaction,
+		"a watch resumes in the middle of a transaction":       watchResumesInTransaction,
+		"a watch expires when versions begin again":            watchExpiresWhenVersionsBeginAgain,
+		"an epoch begins once":                                 epochBeginsOnce,
+		"a moved row is deleted before it is added":            movedRowIsDeletedFirst,
 		"versions of two tables are comparable":                versionsOfTwoTablesAreComparable,
 		"an open transaction causes delay and is named":        openTransactionDelaysAndIsNamed,
 		"the log is trimmed up to the oldest open transaction": logIsTrimmedUpToOldestOpenTransaction,
@@ -445,6 +449,10 @@ func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
 	agree(t, pool, cfg, inf)
 	require.ErrorIs(t, watchOnce(begin.Version), informer.ErrExpired)
 	require.ErrorIs(t, watchOnce(inf.Version()+1000), informer.ErrExpired, "the server was restored from a backup")
+	last, err := table.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `UPDATE `+pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize()+` SET xid = pg_current_xact_id()`)
+	require.ErrorIs(t, watchOnce(last.Version), informer.ErrExpired, "the next transaction may be missing")
 }
 
 func invalidTableArgumentsAreRejected(t *testing.T, pool *pgxpool.Pool) {

@@ -105,6 +105,7 @@ func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 			require.NoError(t, err)
 		}
 		assert.NoError(t, db.Close())
+		assert.Error(t, db.DB().PingContext(ctx))
 		g.Wait()
 		if behind {
 			require.NoError(t, tx.Rollback())

@@ -50,11 +50,12 @@ func TestOpenRejectsUnusableConfig(t *testing.T) {
 		{file("x.db"), sqlite.Config{Poll: -1}, "Config.Poll is -1ns, must not be negative"},
 		{file("x.db"), sqlite.Config{BusyTimeout: -1}, "Config.BusyTimeout is -1ns, must not be negative"},
 		{file("x.db"), sqlite.Config{TablePrefix: `a"; DROP TABLE b; --`}, "Config.TablePrefix is"},
-		{file("x.db"), sqlite.Config{TablePrefix: "sqlite_"}, "must not begin with sqlite_"},
+		{file("x.db"), sqlite.Config{TablePrefix: "sqlite_x"}, "must not begin with sqlite_"},
 		{file("utf16.db", "PRAGMA encoding = 'UTF-16'", "CREATE TABLE a (b)"), sqlite.Config{}, "the encoding of the file is UTF-16le"},
 		{file("foreign.db", "CREATE TABLE setpoint_state (name)", "INSERT INTO setpoint_state VALUES (1)"), sqlite.Config{}, "the table setpoint_state belongs to another program"},
 		{file("empty.db", "CREATE TABLE setpoint_state (layout)"), sqlite.Config{}, "the table setpoint_state has no row"},
 		{file("later.db", "CREATE TABLE setpoint_state (layout)", "INSERT INTO setpoint_state VALUES (2)"), sqlite.Config{}, "have layout 2, this version of the library needs 1"},
+		{file("earlier.db", "CREATE TABLE setpoint_state (layout)", "INSERT INTO setpoint_state VALUES (0)"), sqlite.Config{}, "have layout 0, this version of the library needs 1"},
 		{file("half.db", "CREATE TABLE setpoint_fences (lease)"), sqlite.Config{}, "create the tables: "},
 	} {
 		_, err := sqlite.Open(t.Context(), c.path, c.cfg)
@@ -275,8 +276,9 @@ func rows(t *testing.T, db *sqlite.Backend) (n int) {
 
 func TestHistoryIsTrimmed(t *testing.T) {
 	const history = 10
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{History: history})
-	dbtest.HistoryIsTrimmed(t, db, history, func() int { return rows(t, db) })
+	path := filepath.Join(tempDir(t), "x.db")
+	db := open(t, path, sqlite.Config{History: history})
+	dbtest.HistoryIsTrimmed(t, db, open(t, path, sqlite.Config{}), history, func() int { return rows(t, db) })
 }
 
 // A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
@@ -287,6 +289,28 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, r.Version+1) {
 		require.ErrorIs(t, err, backend.ErrExpired)
 		require.ErrorContains(t, err, "the file is at version 1, not at 2")
+	}
+	var replaced time.Time
+	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, 0) { // the older copy comes while it watches
+		if !replaced.IsZero() {
+			require.ErrorIs(t, err, backend.ErrExpired)
+			require.Less(t, time.Since(replaced), backend.BookmarkInterval/2, "it does not wait until it would be silent")
+			break
+		}
+		require.NoError(t, err)
+		replaced = time.Now()
+		_, err = db.DB().Exec("UPDATE setpoint_state SET version = 0")
+		require.NoError(t, err)
+	}
+}
+
+// A commit flushes the disk. In WAL mode, that is not the default of SQLite.
+func TestCommitsAreFlushed(t *testing.T) {
+	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	for _, pool := range []*sql.DB{db.Writer(), db.DB()} {
+		var level int
+		require.NoError(t, pool.QueryRow("PRAGMA synchronous").Scan(&level))
+		assert.Equal(t, 2, level) // FULL
 	}
 }
 
