@@ -392,27 +392,6 @@ func TestCompactedWatchExpires(t *testing.T) {
 	assert.Equal(t, []backend.Record{r}, changes(t, db, "app", version, 1))
 }
 
-// A deletion by another program has no last state to report. The next list shows it.
-func TestForeignDeletionExpiresWatch(t *testing.T) {
-	t.Parallel()
-	s := startServer(t)
-	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
-	for _, key := range []string{"a", "b"} {
-		_, err := dbtest.Put(t.Context(), db, key, "1")
-		require.NoError(t, err)
-	}
-	removed, err := remove(t.Context(), db, "a")
-	require.NoError(t, err)
-	_, err = c.Delete(t.Context(), "setpoint/objects/app/live/b")
-	require.NoError(t, err)
-	told, err := watchEnd(t, db, "app", removed.Version-1)
-	require.ErrorIs(t, err, backend.ErrExpired)
-	require.ErrorContains(t, err, `"b" was deleted by another program`)
-	assert.Equal(t, removed, told[0].Record)
-	keys, _ := list(t, db, "app")
-	assert.Empty(t, keys)
-}
-
 // A watch of a quiet kind receives bookmarks for writes of another handle to another kind, and of other programs.
 func TestAnyClusterChangeCausesBookmark(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,10 @@ import (
 	"context"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // CheckVersion is the check of Open for a version of etcd.
@@ -20,3 +23,14 @@ func (b *Backend) Forget(ctx context.Context, now informer.Version) error {
 
 // SetSilence sets how long the server of a watch may be silent.
 func (b *Backend) SetSilence(d time.Duration) { b.silence, b.silenceAtFirst = d, d }
+
+// Progress returns what a watch yields that has told everything up to a version, and was silent for a while, when a server reports its
+// progress.
+func Progress(told, reported informer.Version) (yielded []backend.Change, err error) {
+	w := &watcher{
+		b: new(Backend), told: told, last: time.Now().Add(-idle), lost: time.NewTimer(time.Hour),
+		yield: func(c backend.Change) bool { yielded = append(yielded, c); return true },
+	}
+	err = w.handle(answer{res: &etcdserverpb.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: int64(reported)}}})
+	return yielded, err
+}

@@ -251,3 +251,48 @@ func TestWatchEndsOnMemberWithoutLeader(t *testing.T) {
 	require.NoError(t, ctx.Err())
 	require.ErrorContains(t, end, "no leader")
 }
+
+// A deletion by another program has no last state to report. The next list shows it.
+func TestForeignDeletionExpiresWatch(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
+	for _, key := range []string{"a", "b"} {
+		_, err := dbtest.Put(t.Context(), db, key, "1")
+		require.NoError(t, err)
+	}
+	removed, err := remove(t.Context(), db, "a")
+	require.NoError(t, err)
+	_, err = c.Delete(t.Context(), "setpoint/objects/app/live/b")
+	require.NoError(t, err)
+	told, err := watchEnd(t, db, "app", removed.Version-1)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, `"b" was deleted by another program`)
+	assert.Equal(t, removed, told[0].Record)
+	keys, _ := list(t, db, "app")
+	assert.Empty(t, keys)
+
+	// An earlier deletion of the same key had a tombstone.
+	db = open(t, s.addr, etcd.Config{Prefix: "again"})
+	_, version := list(t, db, "app")
+	_, err = dbtest.Put(t.Context(), db, "a", "1")
+	require.NoError(t, err)
+	_, err = remove(t.Context(), db, "a")
+	require.NoError(t, err)
+	_, err = dbtest.Put(t.Context(), db, "a", "2")
+	require.NoError(t, err)
+	_, err = c.Delete(t.Context(), "again/objects/app/live/a")
+	require.NoError(t, err)
+	_, err = watchEnd(t, db, "app", version)
+	require.ErrorIs(t, err, backend.ErrExpired)
+	require.ErrorContains(t, err, `"a" was deleted by another program`)
+}
+
+// A member that lags behind may answer a watch that has seen more through another one.
+func TestBookmarksNeverGoBack(t *testing.T) {
+	for reported, want := range map[informer.Version][]backend.Change{9: nil, 10: {{Version: 10}}, 11: {{Version: 11}}} {
+		told, err := etcd.Progress(10, reported)
+		require.NoError(t, err)
+		assert.Equal(t, want, told)
+	}
+}

@@ -259,7 +259,6 @@ func (w *watcher) handle(a answer) error {
 	var at informer.Version
 	for _, e := range res.Events {
 		if at = informer.Version(e.Kv.ModRevision); at <= w.after {
-			w.remember(e)
 			continue
 		}
 		if err := w.event(e); err != nil {
@@ -281,13 +280,6 @@ func (w *watcher) progress(at informer.Version) error {
 	return nil
 }
 
-// remember keeps the key and the revision of a tombstone, for the deletion of the record that comes next.
-func (w *watcher) remember(e *mvccpb.Event) {
-	if e.Type == mvccpb.Event_PUT && strings.HasPrefix(string(e.Kv.Key[len(w.prefix):]), gone) {
-		w.tombstone.Key, w.tombstone.ModRevision = e.Kv.Key, e.Kv.ModRevision
-	}
-}
-
 // event reports an event of a key under the prefix.
 func (w *watcher) event(e *mvccpb.Event) error {
 	rest := string(e.Kv.Key[len(w.prefix):])
@@ -307,7 +299,9 @@ func (w *watcher) event(e *mvccpb.Event) error {
 		}
 		return nil // reported with the tombstone
 	}
-	w.remember(e)
+	if deleted { // the deletion of the record comes next
+		w.tombstone.Key, w.tombstone.ModRevision = e.Kv.Key, e.Kv.ModRevision
+	}
 	r, err := decode(key, e.Kv, deleted)
 	if err != nil {
 		return err
