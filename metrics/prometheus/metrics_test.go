@@ -231,6 +231,49 @@ func TestTwoManagersShareRegistry(t *testing.T) {
 	require.ErrorIs(t, err, setpointprom.ErrExists)
 }
 
+// A gauge whose series cannot be added up tells the worst of the parts with one name.
+func TestWorstOfPartsWithSameNameIsExported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		x := must(setpointprom.New(reg, nil))
+		db := must(store.NewMemory(store.MemoryConfig{}))
+		sites := newStore(db, "Site")
+		lead := func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil }
+		var stops []func()
+		for i, duration := range []time.Duration{time.Minute, 15 * time.Second, time.Minute} {
+			inf := must(informer.New(sites, store.Key, informer.Config{Name: "sites", Logger: quiet}))
+			q := must(workqueue.New(workqueue.Config[int]{Timestamps: true}))
+			e := must(leaderelect.New(leaderelect.Config{Store: memlease.New(), Key: "ops", LeaseDuration: duration, Logger: quiet, OnStartedLeading: lead}))
+			require.NoError(t, x.Add("sites", inf))
+			require.NoError(t, x.Add("orders", q))
+			require.NoError(t, x.Add("ops", e))
+			q.Add(1)
+			q.Add(2)
+			q.TryTake()
+			if i < 2 { // the third informer has heard nothing yet
+				must(sites.Create(t.Context(), store.Object[site]{Key: fmt.Sprint(i)}))
+				stops = append(stops, start(t, inf.Run))
+			}
+			stops = append(stops, start(t, e.Run))
+			time.Sleep(100 * time.Millisecond)
+		}
+		got := lines(t, reg)
+		assert.Equal(t, []string{
+			`leader_election_master_status{name="ops"} 1`,
+			`setpoint_informer_silent_seconds{informer="sites"} 0.2`,         // since the second object
+			`setpoint_informer_version{informer="sites"} 0`,                  // of the third
+			`setpoint_informer_watching{informer="sites"} 0`,                 // the third does not
+			`setpoint_lease_left_seconds{name="ops"} 9.8`,                    // of the second: two thirds of 15 s, 0.2 s ago
+			`setpoint_workqueue_oldest_ready_seconds{name="orders"} 0.3`,     // of the first
+			`workqueue_longest_running_processor_seconds{name="orders"} 0.3`, // of the first
+		}, only(got, "leader_election", "setpoint_informer_silent", "setpoint_informer_version", "setpoint_informer_watching",
+			"setpoint_lease_left", "setpoint_workqueue_oldest", "workqueue_longest"))
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
 func TestDuplicateRegistrationFails(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	require.NoError(t, reg.Register(prometheus.NewGauge(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "another"})))
@@ -361,6 +404,27 @@ func TestConcurrentRegisterAndUnregister(t *testing.T) {
 	}
 	working.Wait()
 	assert.Len(t, only(lines(t, reg), "workqueue_depth"), 4)
+}
+
+// meanwhile is a registry in which something happens between a registration and its answer.
+type meanwhile struct {
+	*prometheus.Registry
+	happens func()
+}
+
+func (r meanwhile) Register(c prometheus.Collector) error {
+	defer r.happens()
+	return r.Registry.Register(c)
+}
+
+// The collector that a registration finds may lose its last member before the registration joins it.
+func TestRegistrationSurvivesUnregistrationOfOthers(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	a, _ := newManager("a")
+	b, _ := newManager("b")
+	x := must(setpointprom.New(reg, a))
+	must(setpointprom.New(meanwhile{reg, x.Unregister}, b))
+	assert.Equal(t, []string{`workqueue_depth{controller="b",name="b"} 0`}, only(lines(t, reg), "workqueue_depth"))
 }
 
 // TestCountersNeverDecrease reads the metrics of a controller whose reconciles request requeues. Its two counters of
