@@ -133,6 +133,12 @@ func TestMergedWritesBecomeLinks(t *testing.T) {
 	})
 }
 
+// hollow is an error that could wrap another one, and does not.
+type hollow struct{}
+
+func (hollow) Error() string { return "hollow" }
+func (hollow) Unwrap() error { return nil }
+
 func TestSpanReportsOutcomeOfReconcile(t *testing.T) {
 	hang := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
 	for name, test := range map[string]struct {
@@ -151,9 +157,13 @@ func TestSpanReportsOutcomeOfReconcile(t *testing.T) {
 		},
 		"failed ": {
 			reconcile: func(context.Context) error {
-				return retry.After(errors.Join(errBoom, &store.Error{Op: "get", Err: store.ErrNotFound}), time.Minute)
+				return retry.After(errors.Join(hollow{}, &store.Error{Op: "get", Err: store.ErrNotFound}), time.Minute)
 			},
 			kind: "*errors.errorString", events: []string{"exception: ", "setpoint.retry: setpoint.delay=60"},
+		},
+		"failed  ": {
+			reconcile: func(context.Context) error { return hollow{} }, kind: "otel_test.hollow", status: "hollow",
+			events: []string{"exception: exception.type=otel_test.hollow", "setpoint.retry: "},
 		},
 		"timedout": {
 			cfg: controller.Config[string]{Timeout: time.Second}, reconcile: hang, kind: "timeout",
@@ -308,6 +318,11 @@ func TestTraceContextKeepsTraceState(t *testing.T) {
 	c.AddWith("berlin", controller.AddOptions{Trace: text})
 	c.Step(t.Context(), "berlin")
 	assert.Regexp(t, "^00-01000000000000000000000000000000-[0-9a-f]{16}-01 setpoint=1,vendor=abc$", inside)
+	for _, foreign := range []string{"x", "-7"} { // not a count of this package
+		c.AddWith("berlin", controller.AddOptions{Trace: "00-01000000000000000000000000000000-0200000000000000-01 setpoint=" + foreign})
+		c.Step(t.Context(), "berlin")
+		assert.Regexp(t, " setpoint=1$", inside, foreign)
+	}
 }
 
 func TestChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
