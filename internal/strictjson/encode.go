@@ -85,8 +85,18 @@ func partsOf(v reflect.Value) iter.Seq2[reflect.Value, string] {
 		case reflect.Struct:
 			for i := range v.NumField() {
 				f := v.Type().Field(i)
-				if f.IsExported() && f.Tag.Get("json") != "-" && !yield(v.Field(i), "."+f.Name) {
-					return
+				switch {
+				case f.Tag.Get("json") == "-":
+				case f.IsExported():
+					if !yield(v.Field(i), "."+f.Name) {
+						return
+					}
+				case f.Anonymous && f.Type.Kind() == reflect.Struct: // its exported fields are encoded, but it has no Interface
+					for part, at := range partsOf(v.Field(i)) {
+						if !yield(part, "."+f.Name+at) {
+							return
+						}
+					}
 				}
 			}
 		case reflect.Slice, reflect.Array:

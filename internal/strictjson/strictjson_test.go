@@ -1,6 +1,7 @@
 package strictjson_test
 
 import (
+	"encoding/json"
 	"math"
 	"reflect"
 	"strings"
@@ -26,6 +27,20 @@ type (
 	onlyDecodes struct{ Done chan int }
 )
 
+// zone is text with methods of its own.
+type zone string
+
+func (z zone) MarshalText() ([]byte, error)  { return []byte(z), nil }
+func (z *zone) UnmarshalText(b []byte) error { *z = zone(b); return nil }
+
+type base struct {
+	Name  string
+	Share float64
+}
+
+// derived has a part that encoding/json encodes although its name is not exported.
+type derived struct{ base }
+
 func (onlyEncodes) MarshalText() ([]byte, error) { return nil, nil }
 func (*onlyDecodes) UnmarshalText([]byte) error  { return nil }
 
@@ -37,6 +52,12 @@ func TestUnsupportedTypeIsRejectedWithFieldPath(t *testing.T) {
 	}{
 		{reflect.TypeFor[Rates](), ""},
 		{reflect.TypeFor[map[time.Time]int](), ""},
+		{reflect.TypeFor[struct{ json.RawMessage }](), ""},
+		{reflect.TypeFor[struct{ Zone zone }](), ""},
+		{reflect.TypeFor[derived](), ""},
+		{reflect.TypeFor[struct{ base base }](), "struct { base strictjson_test.base }.base: an unexported field is not plain data"},
+		{reflect.TypeFor[struct{ *base }](), "struct { *strictjson_test.base }.base: an unexported field is not plain data"},
+		{reflect.TypeFor[map[onlyEncodes]int](), "map[strictjson_test.onlyEncodes]int[key]: strictjson_test.onlyEncodes is not plain data for the key of a map"},
 		{reflect.TypeFor[struct{ hidden }](), "struct { strictjson_test.hidden }.hidden.hidden: an unexported field is not plain data"},
 		{reflect.TypeFor[error](), "error: error is not plain data"},
 		{reflect.TypeFor[[]map[string]*hidden](), "[]map[string]*strictjson_test.hidden[][].hidden: an unexported field is not plain data"},
@@ -77,6 +98,31 @@ func TestLossyValueIsRejectedWithPath(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("error = %v, want an error with %q", err, c.want)
 		}
+	}
+}
+
+func TestLossyPartOfEmbeddedStructIsRejected(t *testing.T) {
+	for want, value := range map[string]derived{
+		"strictjson_test.derived.base.Name: a string is not UTF-8":          {base{Name: "\xff"}},
+		"strictjson_test.derived.base.Share: json: unsupported value: +Inf": {base{Share: math.Inf(1)}},
+	} {
+		if _, err := strictjson.Encode(value); err == nil || err.Error() != want {
+			t.Errorf("error = %v, want the error %q", err, want)
+		}
+	}
+}
+
+// The text of such a value is not in the JSON.
+func TestTextThatIsNotEncodedIsNotChecked(t *testing.T) {
+	type partly struct {
+		Shown  string
+		hidden string
+		Left   string `json:"-"`
+		At     time.Time
+		Raw    json.RawMessage
+	}
+	if _, err := strictjson.Encode(partly{Shown: "\ufffd", hidden: "\xff", Left: "\xff", Raw: json.RawMessage(`1`)}); err != nil {
+		t.Error(err)
 	}
 }
 
