@@ -20,11 +20,14 @@ const (
 
 // Draw draws points over the last minutes. Missing samples leave a gap.
 func Draw(points []Point, now time.Time) Line {
+	const window = kept * Period
+	for len(points) > 0 && now.Sub(points[0].At) > window {
+		points = points[1:]
+	}
 	drawn := Line{Max: 1}
 	for _, p := range points {
 		drawn.Max = max(drawn.Max, p.Ready)
 	}
-	const window = kept * Period
 	var path, area strings.Builder
 	open := false
 	finish := func() {
@@ -35,9 +38,6 @@ func Draw(points []Point, now time.Time) Line {
 	}
 	for i, p := range points {
 		x := lineWidth * (1 - float64(now.Sub(p.At))/float64(window))
-		if x < 0 {
-			continue
-		}
 		y := lineHeight - 2 - (lineHeight-4)*float64(p.Ready)/float64(drawn.Max)
 		if i > 0 && p.At.Sub(points[i-1].At) > 3*Period {
 			finish()
