@@ -54,6 +54,15 @@ func TestProbesNameFailingParts(t *testing.T) {
 		assert.Equal(t, "[+]manager ok\n[-]broken failed: reason withheld\n[+]fine ok\n[-]worker failed: reason withheld\n"+
 			"readyz check failed\n", bodyOf(t, r))
 		assert.Contains(t, read(t, h, ""), "Not ready")
+		parts := readJSON(t, h, "")["parts"].([]any)
+		for _, p := range parts {
+			want := ""
+			if at(p, "name") == "worker" {
+				want = "manager: check part \"worker\": it hangs\nfor long"
+			}
+			assert.Equal(t, want, at(p, "failing"), "%v", p)
+		}
+		assert.Len(t, parts, 3)
 		assert.Equal(t, http.StatusMethodNotAllowed, ask(h, http.MethodPost, "healthz", nil).StatusCode)
 		cancel()
 		require.NoError(t, <-ended)
@@ -87,6 +96,7 @@ func TestRunSamplesQueueDepths(t *testing.T) {
 		assert.Len(t, step(step(step(readJSON(t, h, ""), "queues"), "0"), "depth"), 150, "five minutes")
 		cancel()
 		require.NoError(t, <-ended)
+		require.NoError(t, h.Run(ctx), "again")
 	})
 }
 

@@ -80,7 +80,15 @@ func TestThousandsOfKeysArePaged(t *testing.T) {
 	assert.Equal(t, "10000", fmt.Sprintf("%.0f", step(step(v, "counts"), "ready")))
 	assert.Equal(t, "100", at(v, "pages"))
 	assert.Equal(t, "0", at(v, "keys.0.key"), "the oldest first")
-	assert.Less(t, len(read(t, h, "queue?name=many")), 100_000, "a page is small")
+	first, last := read(t, h, "queue?name=many&state=ready"), read(t, h, "queue?name=many&page=100&q=")
+	assert.Less(t, len(first), 100_000, "a page is small")
+	assert.Contains(t, first, "1 to 100 of 10,000")
+	assert.Contains(t, first, `href="queue?name=many&amp;page=2&amp;state=ready" rel="next"`)
+	assert.NotContains(t, first, `rel="prev"`)
+	assert.Contains(t, last, "9,901 to 10,000 of 10,000")
+	assert.Contains(t, last, `href="queue?name=many&amp;page=99" rel="prev"`)
+	assert.NotContains(t, last, `rel="next"`)
+	assert.Equal(t, http.StatusNotFound, ask(h, http.MethodGet, "key?queue=many&key=one", nil).StatusCode, "a number")
 	v = readJSON(t, h, "queue?name=many&page=100")
 	assert.Equal(t, "9999", at(v, "keys.99.key"))
 	v = readJSON(t, h, "queue?name=many&page=999999999999999999999")
@@ -89,7 +97,10 @@ func TestThousandsOfKeysArePaged(t *testing.T) {
 	assert.Equal(t, "100", at(v, "page"), "the last one")
 	v = readJSON(t, h, "queue?name=many&q=999")
 	assert.Equal(t, "19", at(v, "counts.all"))
-	assert.Contains(t, read(t, h, "queue?name=many&q=999&state=parked"), "No key is in this state")
+	none := read(t, h, "queue?name=many&q=999&state=parked")
+	assert.Contains(t, none, "No key is in this state")
+	assert.Contains(t, none, "no keys")
+	assert.Contains(t, none, `href="queue?name=many&amp;q=999&amp;state=failing"`)
 }
 
 func TestPagesAreReadDuringChanges(t *testing.T) {

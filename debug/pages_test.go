@@ -37,9 +37,12 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 			{"queue?name=sites&q=ber", []string{"sites/berlin"}, map[string]string{"counts.all": "1", "keys.0.key": "sites/berlin"}},
 			{"key?queue=sites&key=sites/lisbon", []string{
 				"A worker has been reconciling it for", "waitForServer", "sites.example/servers", "lisbon/server-0", "Starting", "Retry now",
+				`action="act?key=sites%2Flisbon&amp;queue=sites"`, `href="key?key=sites%2Flisbon&amp;queue=sites&amp;format=json"`,
 			}, map[string]string{
 				"key.state": "in flight", "key.attempt": "1", "objects.0.kind": "Site", "objects.0.value.servers": "2",
 				"tree.0.self": "true", "tree.0.children.1.key": "lisbon/server-1", "events.0.reason": "Starting",
+				"tree.0.link": "key?key=sites%2Flisbon&queue=sites", "tree.0.children.1.link": "key?key=lisbon%2Fserver-1&queue=checks",
+				"why.0": "A worker has been reconciling it for 0 ms. This is attempt 1.", "events.0.last": "2000-01-01T00:00:00Z",
 			}},
 			{"key?queue=sites&key=sites/oslo", []string{"It will be reconciled after it is resumed", "Resume"}, map[string]string{
 				"key.state": "held", "key.heldBy": "pause", "key.paused": "true",
@@ -69,8 +72,15 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 
 func TestUnknownPathsAreNotFound(t *testing.T) {
 	inScene(t, func(t *testing.T, s *scene.Scene) {
-		for _, target := range []string{"nothing", "queue?name=nobody", "key?queue=nobody&key=a", "key?informer=nobody&key=a", "key", "key?queue=sites&id=2000-abc", "assets/page.css"} {
-			assert.Equal(t, http.StatusNotFound, ask(s.Page, http.MethodGet, target, nil).StatusCode, target)
+		for target, want := range map[string]string{
+			"nothing": "There is no such page.", "queue?name=nobody": `There is no controller "nobody".`,
+			"key?queue=nobody&key=a": `There is no controller "nobody".`, "key?informer=nobody&key=a": `There is no informer "nobody".`,
+			"key": `There is no informer "".`, "key?queue=sites&id=2000-abc": `There is no key with the digest "2000-abc".`,
+			"assets/page.css": "There is no such page.",
+		} {
+			r := ask(s.Page, http.MethodGet, target, nil)
+			assert.Equal(t, http.StatusNotFound, r.StatusCode, target)
+			assert.Equal(t, want+"\n", bodyOf(t, r), target)
 		}
 		for _, target := range []string{"page.css", "page.js", "icon.svg"} {
 			assert.NotEmpty(t, read(t, s.Page, target))

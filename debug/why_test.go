@@ -88,6 +88,20 @@ func TestWhyNamesReplicaThatReconcilesKey(t *testing.T) {
 	})
 }
 
+func TestWhyNamesLeaderWithoutMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := memlease.New()
+		lease := func(name string) *leaderelect.Config {
+			return &leaderelect.Config{Store: leases, Key: "ops", Identity: name, Logger: quiet}
+		}
+		_, a, _ := plain(t, manager.Config{Election: lease("a")}, idle, controller.Config[string]{})
+		_, b, ofB := plain(t, manager.Config{Election: lease("b")}, idle, controller.Config[string]{})
+		running(t, a)
+		running(t, b)
+		assert.Equal(t, "This replica does not lead. According to the lease, a has led for 0 ms, and reconciles it.", why(t, ofB, "sites", "berlin"))
+	})
+}
+
 func TestWhyNamesOwnerOfSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := memlease.New()
@@ -330,6 +344,12 @@ func TestWhyNamesChildrenInTrouble(t *testing.T) {
 			"Its child Server parked was given up: there is no region moon\nIts child Server failing-1 failed once: status 503\n"+
 			"Its child Server failing-2 failed once: status 503\nOther children that are parked or fail: 1.", why(t, h, "sites", "berlin"))
 		assert.Equal(t, "Nothing to do: there has been no change since its last reconcile.", why(t, h, "servers", "fine"), "it has none")
+		defer func() {
+			_, err := servers.Delete(t.Context(), "failing-3")
+			require.NoError(t, err)
+			synctest.Wait()
+			assert.NotContains(t, why(t, h, "sites", "berlin"), "Other children")
+		}()
 		page := readJSON(t, h, "key?queue=servers&key=fine")
 		assert.Equal(t, "parked", at(readJSON(t, h, "key?queue=sites&key=berlin"), "tree.0.children.4.state"))
 		assert.Empty(t, at(page, "tree.0.children.0.state"))

@@ -10,7 +10,8 @@ import (
 
 func TestVisibleEscapesWhatDoesNotPrint(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "plain \"text\"": "plain \"text\"", "a\nb": `a\nb`, "\u202eevil": `\u202eevil`, "\xff": `\xff`, "é": "é",
+		"": "", "plain \"text\"": "plain \"text\"", "a\nb": `a\nb`, "\u202eevil": `\u202eevil`, "\xff": `\xff`, "\ufffd": "\ufffd", "é": "é",
+		`a\b`: `a\b`, // nothing in it needs an escape
 	} {
 		if got := words.Visible(text); got != want {
 			t.Errorf("words.Visible(%q) = %q, want %q", text, got, want)
@@ -20,8 +21,13 @@ func TestVisibleEscapesWhatDoesNotPrint(t *testing.T) {
 	if want := strings.Repeat("k", 119) + "… (130 bytes)"; long != want {
 		t.Errorf("long = %q, want %q: a letter is not cut in half", long, want)
 	}
-	if got := words.Short("short"); got != "short" {
-		t.Errorf(`words.Short("short") = %q, want "short"`, got)
+	for text, want := range map[string]string{
+		"short": "short", strings.Repeat("k", 120): strings.Repeat("k", 120), strings.Repeat("k", 121): strings.Repeat("k", 120) + "… (121 bytes)",
+		strings.Repeat("\x80", 121): strings.Repeat(`\x80`, 116) + "… (121 bytes)", // no letter begins anywhere
+	} {
+		if got := words.Short(text); got != want {
+			t.Errorf("words.Short(%q) = %q, want %q", text, got, want)
+		}
 	}
 }
 
@@ -43,6 +49,7 @@ func TestNumbersHaveSeparators(t *testing.T) {
 
 func TestSpanHasAtMostTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{
+		time.Second: "1.0 s", 10 * time.Second: "10 s", time.Minute: "1 min 0 s", time.Hour: "1 h 0 min", 48 * time.Hour: "2 days",
 		-time.Hour: "0 ms", 999 * time.Microsecond: "0 ms", 1500 * time.Millisecond: "1.5 s", 59*time.Second + 999*time.Millisecond: "59 s",
 		61 * time.Second: "1 min 1 s", 47*time.Hour + 59*time.Minute: "47 h 59 min", 49 * time.Hour: "2 days",
 	} {
