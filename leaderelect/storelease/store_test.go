@@ -339,5 +339,106 @@ func TestInvalidVersionIsAConflict(t *testing.T) {
 	}
 }
 
+// Such a key is no name of a lease in the database, so its term cannot fence.
+func TestLeaseThatFencesNothingIsUpdated(t *testing.T) {
+	ctx := context.Background()
+	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
+	for _, key := range []string{"", "\x80", "a\xff", "a\x00b"} {
+		e, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 1})
+		require.NoError(t, err, "%q", key)
+		e.Term = 2
+		e, err = s.Update(ctx, e)
+		require.NoError(t, err, "%q", key)
+		got, err := s.Get(ctx, key)
+		require.NoError(t, err, "%q", key)
+		assert.Equal(t, e, got)
+	}
+}
+
+// silent is a store whose calls end without an answer.
+type silent struct {
+	store.Store[storelease.Record]
+	err error
+}
+
+func (s silent) Get(context.Context, string) (o store.Object[storelease.Record], err error) {
+	return o, s.err
+}
+
+func (s silent) Create(context.Context, store.Object[storelease.Record], ...store.Precondition) (o store.Object[storelease.Record], err error) {
+	return o, s.err
+}
+
+func (s silent) Update(context.Context, store.Object[storelease.Record], ...store.Precondition) (o store.Object[storelease.Record], err error) {
+	return o, s.err
+}
+
+func (s silent) Select(context.Context, store.Selector) (l informer.List[store.Object[storelease.Record]], err error) {
+	return l, s.err
+}
+
+func TestErrorsOfStoreAreWrapped(t *testing.T) {
+	ended, cancel := context.WithCancelCause(context.Background())
+	cancel(leaderelect.ErrConflict) // the answer to another call
+	for _, tt := range []struct {
+		name string
+		ctx  context.Context
+		err  error // of the store
+		want error
+	}{
+		{"a failure", context.Background(), errNetwork, errNetwork},
+		{"a failure after the end", ended, errNetwork, errNetwork},
+		{"the end", ended, context.Cause(ended), context.Canceled},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := must(storelease.New(silent{err: tt.err}, storelease.Config{}))
+			_, getErr := s.Get(tt.ctx, "lease")
+			_, createErr := s.Create(tt.ctx, leaderelect.Entry{Key: "lease", Term: 1})
+			_, updateErr := s.Update(tt.ctx, leaderelect.Entry{Key: "lease", Term: 1, Version: "1"})
+			for _, err := range []error{getErr, createErr, updateErr} {
+				require.ErrorIs(t, err, tt.want)
+				require.ErrorContains(t, err, tt.err.Error())
+				require.NotErrorIs(t, err, leaderelect.ErrConflict)
+			}
+		})
+	}
+	s := must(storelease.New(silent{err: errNetwork}, storelease.Config{}))
+	_, err := s.List(context.Background(), "")
+	require.ErrorIs(t, err, errNetwork)
+	for _, err := range s.Watch(context.Background(), "lease") {
+		require.ErrorIs(t, err, errNetwork)
+	}
+}
+
+func TestWatchReportsDeletionAndStopsWithItsLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := must(store.NewMemory(store.MemoryConfig{}))
+		_, err := db.Transact(t.Context(), "leases", "lease/lease-2", nil, func(have backend.Record) (*backend.Record, error) {
+			have.Meta, have.Value = []byte(`{"uid":"u1","generation":1}`), []byte(`"edited by hand"`)
+			return &have, nil
+		})
+		require.NoError(t, err)
+		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{Logger: slog.New(slog.DiscardHandler)}))
+		s := must(storelease.New(kept, storelease.Config{}))
+		e, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		var seen []leaderelect.Entry
+		done := make(chan struct{})
+		go func() { // ends with the deletion
+			defer close(done)
+			for e, err := range s.Watch(t.Context(), "lease") {
+				assert.NoError(t, err, "another lease does not decode")
+				if seen = append(seen, e); len(seen) == 2 {
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		require.NoError(t, errOf(kept.Delete(t.Context(), "lease/lease")))
+		<-done
+		assert.Equal(t, []leaderelect.Entry{e, {Key: "lease"}}, seen)
+	})
+}
+
 // errOf returns the error of a call that returns an object too.
 func errOf[T any](_ store.Object[T], err error) error { return err }
