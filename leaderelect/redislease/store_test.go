@@ -124,6 +124,40 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 	}
 }
 
+func TestErrorOfClientIsWrapped(t *testing.T) {
+	ctx := context.Background()
+	m := newModel()
+	s := must(redislease.New(m, redislease.Config{}))
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 12})
+	require.NoError(t, err)
+	m.script = func([]string, []any) any { return "done" }
+	got, err := s.GuardedTerm(ctx, "lease", 12, "...", nil)
+	require.NoError(t, err)
+	assert.Equal(t, "done", got)
+
+	m.answer = func(any) (any, error) { return nil, errNetwork }
+	_, err = s.Get(ctx, "lease")
+	require.ErrorIs(t, err, errNetwork)
+	_, err = s.Create(ctx, leaderelect.Entry{Key: "another"})
+	require.ErrorIs(t, err, errNetwork)
+	_, err = s.Update(ctx, e)
+	require.ErrorIs(t, err, errNetwork)
+	_, err = s.List(ctx, "")
+	require.ErrorIs(t, err, errNetwork, "of the keys")
+	m.answer = func(reply any) (any, error) {
+		m.answer = func(any) (any, error) { return nil, errNetwork }
+		return reply, nil
+	}
+	_, err = s.List(ctx, "")
+	require.ErrorIs(t, err, errNetwork, "of the records")
+	m.answer = func(any) (any, error) {
+		m.answer = nil
+		return []any{int64(1)}, nil
+	}
+	_, err = s.List(ctx, "")
+	require.ErrorContains(t, err, "unexpected reply", "a key that is no text")
+}
+
 func TestGuardedScriptHasDeadlineOfLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
@@ -201,6 +235,8 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	lead(func(ctx context.Context) {
 		_, err := s.Guarded(past, "...", []string{"{leases}:k"}, "v", 7)
 		require.ErrorIs(t, err, redislease.ErrFenced)
+		var fenced interface{ Fenced() bool }
+		assert.True(t, errors.As(err, &fenced) && fenced.Fenced(), "a controller does not try again")
 		assert.EqualError(t, err, `redislease: guard by "lease": term 1: term is over`)
 		assert.Equal(t, 1, runs)
 		m.script = func([]string, []any) any { return nil }
