@@ -20,6 +20,7 @@ func TestRecordRoundTrips(t *testing.T) {
 		{Key: "a\xff", Version: 1 << 63, Deleted: true, Labels: map[string]string{"": "", "b": "\x00", "é": "1"}},
 		{Before: map[string]string{}}, // which is not nil
 		{Labels: map[string]string{"a": "1"}, Before: map[string]string{"a": "2"}},
+		{Key: "a", Version: 2, Deleted: true, Before: map[string]string{"a": "2"}},
 	} {
 		b, err := r.MarshalBinary()
 		if err != nil {
@@ -96,6 +97,22 @@ func TestTruncatedRecordIsAnError(t *testing.T) {
 	}
 }
 
+func TestUnknownFormIsAnError(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"another format":            {2, 0, 1, 0, 0, 0, 0},
+		"an unknown bit":            {1, 4, 1, 0, 0, 0, 0},
+		"more labels than bytes":    {1, 0, 1, 0, 9, 0, 0},
+		"a label without its value": {1, 0, 1, 0, 1, 0},
+	} {
+		if err := new(backend.Record).UnmarshalBinary(b); err == nil {
+			t.Errorf("%s: UnmarshalBinary returned no error", name)
+		}
+	}
+	if err := new(backend.Record).UnmarshalBinary([]byte{1, 0, 1, 0, 0, 0, 0}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestKindHasOneType(t *testing.T) {
 	var kinds backend.Kinds
 	if err := kinds.Claim("app", reflect.TypeFor[int]()); err != nil {
@@ -157,5 +174,31 @@ func TestQueryIncludesEnteringAndLeavingRecords(t *testing.T) {
 		if got := q.Concern(&backend.Record{Key: c.key, Labels: c.labels, Before: c.before}); got != c.want {
 			t.Errorf("%+v: q.Concern = %v, want %v", c, got, c.want)
 		}
+	}
+}
+
+func TestRequirementsOfLabels(t *testing.T) {
+	front, back := map[string]string{"tier": "front"}, map[string]string{"tier": "back"}
+	for _, c := range []struct {
+		rule              backend.Requirement
+		front, back, none bool // whether it holds
+	}{
+		{backend.Requirement{Label: "tier"}, true, true, false},
+		{backend.Requirement{Label: "tier", Not: true}, false, false, true},
+		{backend.Requirement{Label: "tier", Values: []string{"front", "side"}}, true, false, false},
+		{backend.Requirement{Label: "tier", Values: []string{"front"}, Not: true}, false, true, true},
+		{backend.Requirement{Label: "tier", Values: []string{""}}, false, false, false},
+	} {
+		q := backend.Query{Labels: []backend.Requirement{c.rule}}
+		if got, want := [3]bool{q.Matches("a", front), q.Matches("a", back), q.Matches("a", nil)}, [3]bool{c.front, c.back, c.none}; got != want {
+			t.Errorf("%+v: got %v, want %v", c.rule, got, want)
+		}
+	}
+	q := backend.Query{Labels: []backend.Requirement{{Label: "tier", Not: true}}}
+	if q.Concern(&backend.Record{Key: "a", Labels: front}) {
+		t.Error("q concerns a record whose labels did not change")
+	}
+	if !q.Concern(&backend.Record{Key: "a", Labels: front, Before: map[string]string{}}) {
+		t.Error("q does not concern a record that had no label before")
 	}
 }
