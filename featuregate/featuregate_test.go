@@ -75,18 +75,22 @@ func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 		"Config.Features[0]: Feature.Name is empty":                                    {Features: []f{{History: alpha}}},
 		`Config.Features[0]: Feature.Name is "A=b", must have letters and digits only`: {Features: []f{{Name: "A=b", History: alpha}}},
 		`Config.Features[0]: Feature.Name is "AllBeta", which is taken`:                {Features: []f{{Name: "AllBeta", History: alpha}}},
+		`Config.Features[0]: Feature.Name is "AllAlpha", which is taken`:               {Features: []f{{Name: "AllAlpha", History: alpha}}},
 		`Config.Features[1]: Feature.Name is "A", which is taken`:                      {Features: []f{{Name: "A", History: alpha}, {Name: "A", History: alpha}}},
 		"Config.Features[0]: Feature.History of A is empty":                            {Features: []f{{Name: "A"}}},
 		`Config.Features[0]: Phase.Since of A: "next" is not a version such as 1.4`: {
 			Features: []f{{Name: "A", History: []featuregate.Phase{since("next", featuregate.Beta)}}}},
 		"Config.Features[0]: Phase.Stage of A is Stage(0), must be a stage": {
 			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.0", 0)}}}},
+		"Config.Features[0]: Phase.Stage of A is Stage(6), must be a stage": {
+			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.0", featuregate.Removed+1)}}}},
 		"Config.Features[0]: Feature.History of A: version 1.9 does not come after version 1.10": {
 			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.10", featuregate.Alpha), since("1.9", featuregate.Beta)}}}},
 		"Config.Features[0]: Feature.History of A: stage Beta cannot follow stage GA": {
 			Features: []f{{Name: "A", History: []featuregate.Phase{since("1.1", featuregate.GA), since("1.2", featuregate.Beta)}}}},
-		"Config.Features[0]: Feature.Requires of A: no feature 5 is declared": {Features: []f{{Name: "A", History: alpha, Requires: []Feature{5}}}},
-		"Config.Features[0]: Feature.Requires of A: it requires itself":       {Features: []f{{Name: "A", History: alpha, Requires: []Feature{0}}}},
+		"Config.Features[0]: Feature.Requires of A: no feature 5 is declared":  {Features: []f{{Name: "A", History: alpha, Requires: []Feature{5}}}},
+		"Config.Features[0]: Feature.Requires of A: no feature -1 is declared": {Features: []f{{Name: "A", History: alpha, Requires: []Feature{-1}}}},
+		"Config.Features[0]: Feature.Requires of A: it requires itself":        {Features: []f{{Name: "A", History: alpha, Requires: []Feature{0}}}},
 		"Feature.Requires: the defaults in version 1.2 do not fit: A requires B, which is off": {Features: []f{
 			{Name: "A", History: []featuregate.Phase{since("1.1", featuregate.Alpha), since("1.2", featuregate.Beta)}, Requires: []Feature{1}},
 			{Name: "B", History: []featuregate.Phase{since("1.1", featuregate.Alpha), since("1.3", featuregate.Beta)}}}},
@@ -98,6 +102,54 @@ func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 		_, err := featuregate.New(cfg)
 		assert.EqualError(t, err, "featuregate: new gates: "+want)
 	}
+}
+
+func TestNameHasLettersAndDigits(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"a": true, "z": true, "A": true, "Z": true, "a0": true, "Z9": true, "azAZ09": true,
+		"0": false, "9a": false, "a`": false, "a{": false, "A@": false, "A[": false, "a/": false, "a:": false, "é": false,
+	} {
+		_, err := featuregate.New(featuregate.Config[Feature]{Features: []featuregate.Feature[Feature]{
+			{Name: name, History: []featuregate.Phase{{Since: "1.0", Stage: featuregate.Alpha}}},
+		}})
+		assert.Equal(t, valid, err == nil, "%s: %v", name, err)
+	}
+}
+
+func TestUnknownFeatureSuggestsNearestName(t *testing.T) {
+	history := []featuregate.Phase{{Since: "1.0", Stage: featuregate.Alpha}}
+	gates, err := featuregate.New(featuregate.Config[Feature]{Features: []featuregate.Feature[Feature]{
+		{Name: "Shards", History: history}, {Name: "Pool2", History: history}, {Name: "Pool1", History: history}, {Name: "CrashLoop", History: history},
+	}})
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"shards": "Shards", "Shard": "Shards", "hards": "Shards", "Shardss": "Shards", "NoShards": "Shards", "Shirts": "Shards", "Skirts": "Shards",
+		"Pool3":    "Pool1", // the first of two that are equally near
+		"CrashLop": "CrashLoop", "Crash": "", "Loop": "", "Zebra": "", "P": "",
+	} {
+		text := fmt.Sprintf("featuregate: unknown feature %q", name)
+		if want != "" {
+			text += ": did you mean " + want + "?"
+		}
+		assert.EqualError(t, gates.Set(name+"=true"), text)
+	}
+}
+
+func TestStageHasName(t *testing.T) {
+	for stage, want := range map[featuregate.Stage]string{
+		0: "Stage(0)", featuregate.Alpha: "Alpha", featuregate.Beta: "Beta", featuregate.GA: "GA", featuregate.Deprecated: "Deprecated",
+		featuregate.Removed: "Removed", featuregate.Removed + 1: "Stage(6)",
+	} {
+		assert.Equal(t, want, stage.String())
+	}
+}
+
+func TestUsageLeavesOutWhatIsAlwaysOn(t *testing.T) {
+	gates, err := one(t, "", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
+	require.NoError(t, err)
+	assert.NotContains(t, gates.Usage(), "\nX (")
+	require.NoError(t, gates.Emulate("1.2"))
+	assert.Contains(t, gates.Usage(), "\nX (Alpha since 1.2, default off)")
 }
 
 func TestSetAppliesAllOrNothing(t *testing.T) {
@@ -174,10 +226,11 @@ func TestLockLogsSettingsAndState(t *testing.T) {
 		Version: "v1.4.0-rc.2", Features: features, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: drop})),
 	})
 	require.NoError(t, err)
-	require.NoError(t, gates.Set("AllAlpha=true,OldAPI=false"))
+	require.NoError(t, gates.Set("AllAlpha=true,OldAPI=false,CrashLoop=true"))
 	require.NoError(t, gates.Lock())
 	require.NoError(t, gates.Lock())
-	assert.Equal(t, `level=WARN msg="feature gate is set: this feature is deprecated and will be removed" feature=OldAPI enabled=false stage=Deprecated
+	assert.Equal(t, `level=WARN msg="feature gate is set: this setting loses its effect when the feature is generally available" feature=CrashLoop enabled=true stage=Beta
+level=WARN msg="feature gate is set: this feature is deprecated and will be removed" feature=OldAPI enabled=false stage=Deprecated
 level=WARN msg="feature gate is set: this feature may change or be removed in any version" feature=Shards enabled=true stage=Alpha
 level=INFO msg="feature gates" version=1.4 features.CrashLoop=true features.OldAPI=false features.Shards=true
 `, out.String())
