@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -36,6 +37,35 @@ func isOpen(b *gate.Breaker) bool {
 func TestBreakerConfigOutOfBoundsIsRejected(t *testing.T) {
 	_, err := gate.NewBreaker(gate.BreakerConfig{Failures: -1, OpenFor: -1})
 	require.EqualError(t, err, "gate: new breaker: BreakerConfig.Failures is -1, must not be negative; BreakerConfig.OpenFor is -1ns, must not be negative")
+}
+
+func TestZeroBreakerConfigHasDefaultsAndLogsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		relative := func(_ []string, a slog.Attr) slog.Attr {
+			switch {
+			case a.Key == slog.TimeKey:
+				return slog.Attr{}
+			case a.Value.Kind() == slog.KindTime:
+				return slog.Duration(a.Key, time.Until(a.Value.Time()))
+			}
+			return a
+		}
+		b, err := gate.NewBreaker(gate.BreakerConfig{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: relative}))})
+		require.NoError(t, err)
+		for range 5 {
+			assert.False(t, isOpen(b))
+			require.Equal(t, errDown, b.Do(t.Context(), func(context.Context) error { return errDown }))
+		}
+		assert.True(t, isOpen(b))
+		err = b.Do(t.Context(), func(context.Context) error { return nil })
+		require.ErrorContains(t, err, `gate: the circuit breaker "breaker" is open`)
+		time.Sleep(10 * time.Second)
+		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
+		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
+		assert.Equal(t, "level=WARN msg=\"circuit breaker opened\" breaker=breaker until=10s error=down\n"+
+			"level=INFO msg=\"circuit breaker closed\" breaker=breaker\n", out.String())
+	})
 }
 
 // The table shows how each error counts, while the breaker is closed and during a trial.
