@@ -186,6 +186,21 @@ func ends(f func(err error, yield func(event, error) bool)) faulty {
 	}}
 }
 
+// later is a fault of the events whose object exists: f changes one, and reports whether it is told. Its argument now is the current state.
+func later(f func(ev *event, now pair) bool) faulty {
+	return faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+		return tells(func(ev event) []event {
+			list, _ := s.List(context.Background())
+			for _, now := range list.Items {
+				if now.name == ev.Object.name && ev.Type != informer.Deleted && !f(&ev, now) {
+					return nil
+				}
+			}
+			return []event{ev}
+		}).watch(s, ctx, after)
+	}}
+}
+
 func isType(t informer.EventType) func(event) bool {
 	return func(ev event) bool { return ev.Type == t }
 }
@@ -248,6 +263,21 @@ var faults = []struct {
 		}}},
 	{"a watch starts with the first change", "a watch from any version yields the rest", "",
 		faulty{watch: func(s *source, ctx context.Context, _ informer.Version) events { return s.Watch(ctx, 0) }}},
+	{"a watch starts after the first change", "a change between a list and its watch is not missed", "",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events { return s.Watch(ctx, after+1) }}},
+	{"a watch ends after one event", "a watch yields each change after its list, once and in order", "",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return func(yield func(event, error) bool) {
+				for ev, err := range s.Watch(ctx, after) {
+					yield(ev, err)
+					return
+				}
+			}
+		}}},
+	{"an event has the state of now", "a watch from any version yields the rest", "",
+		later(func(ev *event, now pair) bool { ev.Object = now; return true })},
+	{"a state that was replaced is skipped", "a watch from any version yields the rest", "",
+		later(func(ev *event, now pair) bool { return ev.Object == now })},
 	{"every event comes twice", "a watch yields each change after its list, once and in order", "comes after version 2",
 		tells(func(ev event) []event { return []event{ev, ev} })},
 	{"every second event is lost", "a watch yields each change after its list, once and in order", "",
