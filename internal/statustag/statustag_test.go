@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/setpoint-go/setpoint/internal/statustag"
 )
@@ -30,17 +31,55 @@ func TestSetChangesOnlyTaggedFields(t *testing.T) {
 	}
 }
 
-func TestIgnoredTagIsRejected(t *testing.T) {
-	_, err := statustag.Of(reflect.TypeFor[struct {
+type (
+	pointing struct{ *Reported }
+	selfish  struct {
+		*selfish
+		Ready bool `store:"status"`
+	}
+	inner struct {
 		Ready bool `store:"state"`
-	}]())
-	if want := `Ready: the tag is store:"state", and only store:"status" has a meaning`; err == nil || !strings.Contains(err.Error(), want) {
-		t.Fatalf("error = %v, want an error with %q", err, want)
+	}
+)
+
+// tagged returns a struct whose field has a tag that go vet may reject.
+func tagged(tag reflect.StructTag) reflect.Type {
+	return reflect.StructOf([]reflect.StructField{{Name: "Ready", Type: reflect.TypeFor[bool](), Tag: tag}})
+}
+
+func TestIgnoredTagIsRejected(t *testing.T) {
+	const meaning = `the tag is store:"state", and only store:"status" has a meaning`
+	for _, c := range []struct {
+		typ  reflect.Type
+		want string // the end of the error
+	}{
+		{reflect.TypeFor[inner](), "statustag_test.inner.Ready: " + meaning},
+		{reflect.TypeFor[struct{ inner }](), ".inner.Ready: " + meaning},
+		{reflect.TypeFor[struct{ *inner }](), ".inner.Ready: " + meaning},
+		{reflect.TypeFor[struct {
+			ready bool `store:"status"`
+		}](), `.ready: the tag store:"status" is on an unexported field`},
+		{tagged(`json:"ready", store:"status"`), ` is malformed`},
+		{tagged(`store:status`), `.Ready: the tag "store:status" is malformed`},
+		{reflect.TypeFor[pointing](), `statustag_test.pointing.Reported.Ready: the tag store:"status" is in a struct that is embedded by a pointer`},
+		{reflect.TypeFor[selfish](), `statustag_test.selfish.selfish.Ready: the tag store:"status" is in a struct that is embedded by a pointer`},
+		{reflect.TypeFor[*Reported](),
+			`statustag_test.Reported.Ready: the tag store:"status" needs a kind of statustag_test.Reported, not of *statustag_test.Reported`},
+		{reflect.TypeFor[**Reported](),
+			`statustag_test.Reported.Ready: the tag store:"status" needs a kind of statustag_test.Reported, not of **statustag_test.Reported`},
+	} {
+		fields, err := statustag.Of(c.typ)
+		if err == nil || !strings.HasSuffix(err.Error(), c.want) || fields != nil {
+			t.Errorf("%v: fields = %v, error = %v, want an error with %q", c.typ, fields, err, c.want)
+		}
 	}
 }
 
 func TestTypeWithoutTagHasNoFields(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[struct{ A int }]()} {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[int](), reflect.TypeFor[*int](), reflect.TypeFor[struct{ A int }](), reflect.TypeFor[*struct{ A int }](),
+		reflect.TypeFor[struct{ Under Reported }](), reflect.TypeFor[struct{ *time.Time }](), reflect.TypeFor[struct{ time.Duration }](),
+	} {
 		fields, err := statustag.Of(typ)
 		if err != nil {
 			t.Fatal(err)
