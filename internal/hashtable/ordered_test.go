@@ -94,6 +94,34 @@ func requireSame(t *testing.T, o *hashtable.Ordered[int, int], order []int, valu
 	}
 }
 
+// Of many millions of keys, some have the same hash.
+func TestKeysWithSameHashAreDistinct(t *testing.T) {
+	const hash = 7
+	o := hashtable.NewOrdered[string, int](maphash.MakeSeed())
+	for i, key := range []string{"a", "b", "c", "d"} {
+		e, fresh := o.Push(key, hash)
+		if !fresh {
+			t.Fatalf("o.Push(%q, hash) is not fresh", key)
+		}
+		e.Value = i
+	}
+	for _, key := range []string{"c", "a"} { // neither the first nor the last, and the first
+		o.Remove(o.Find(key, hash))
+	}
+	for key, want := range map[string]int{"a": -1, "b": 1, "c": -1, "d": 3} {
+		got := -1
+		if e := o.Find(key, hash); e != nil {
+			got = e.Value
+		}
+		if got != want {
+			t.Errorf("o.Find(%q, hash) has the value %d, want %d", key, got, want)
+		}
+	}
+	if got := o.Len(); got != 2 {
+		t.Errorf("o.Len() = %d, want 2", got)
+	}
+}
+
 func TestPlacesCountFromZeroUntilANodeIsRemoved(t *testing.T) {
 	o := hashtable.NewOrdered[int, int](maphash.MakeSeed())
 	for key := range 100 {
