@@ -367,6 +367,17 @@ func TestCascadeCountsChildWhoseDeletionFailed(t *testing.T) {
 	require.Equal(t, 3, n, "a failed; b and c are being deleted")
 }
 
+func TestOwnerThatIsNotReleasedIsAnError(t *testing.T) {
+	f := newFixture(t)
+	f.app("web")
+	require.NoError(t, owner.Delete(t.Context(), f.apps, "web", owner.Foreground))
+	calls := interceptor.New(f.apps)
+	calls.Inject(interceptor.Rule{Op: "update", Fault: interceptor.Fail(errBroken)})
+	_, err := cascading(calls, f.children(f.replicas))(t.Context(), "web")
+	require.ErrorIs(t, err, errBroken)
+	require.True(t, f.hasApp("web"))
+}
+
 func TestCascadeIgnoresOwnerReleasedConcurrently(t *testing.T) {
 	f := newFixture(t)
 	f.app("web")
