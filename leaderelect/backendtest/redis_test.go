@@ -99,6 +99,19 @@ func TestRedis(t *testing.T) {
 		})
 	}
 
+	t.Run("a renewal adds its lease to a list that has lost it", func(t *testing.T) {
+		ctx, prefix := context.Background(), newPrefix()
+		s := redisLeases(direct, prefix)
+		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
+		require.NoError(t, err)
+		require.NoError(t, direct.Del(ctx, prefix).Err())
+		e, err = s.Update(ctx, e)
+		require.NoError(t, err)
+		list, err := s.List(ctx, "")
+		require.NoError(t, err)
+		require.Equal(t, []leaderelect.Entry{e}, list)
+	})
+
 	t.Run("a guarded script has its own keys and arguments", func(t *testing.T) {
 		ctx, s := context.Background(), redisLeases(direct, newPrefix())
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1<<63 + 1})
