@@ -41,7 +41,7 @@ func TestEveryPageShowsItsJSON(t *testing.T) {
 			}, map[string]string{
 				"key.state": "in flight", "key.attempt": "1", "objects.0.kind": "Site", "objects.0.value.servers": "2",
 				"tree.0.self": "true", "tree.0.children.1.key": "lisbon/server-1", "events.0.reason": "Starting",
-				"tree.0.link": "key?key=sites%2Flisbon&queue=sites", "tree.0.children.1.link": "key?key=lisbon%2Fserver-1&queue=checks",
+				"tree.0.link": "key?key=sites%2Flisbon&queue=sites", "tree.0.children.1.link": "key?key=lisbon%2Fserver-1&queue=checks", "tree.0.children.1.controls": "true",
 				"why.0": "A worker has been reconciling it for 0 ms. This is attempt 1.", "events.0.last": "2000-01-01T00:00:00Z",
 			}},
 			{"key?queue=sites&key=sites/oslo", []string{"It will be reconciled after it is resumed", "Resume"}, map[string]string{

@@ -138,6 +138,7 @@ func TestWhyNamesOwnerOfSlot(t *testing.T) {
 		}
 		assert.NotZero(t, elsewhere)
 		assert.NotEqual(t, 6, elsewhere)
+		assert.Equal(t, "2", at(readJSON(t, ofB, ""), "slots.0.acquired"), "half of them")
 	})
 }
 
