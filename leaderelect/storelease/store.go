@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -48,7 +49,7 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	case errors.Is(err, store.ErrNotFound):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, leaderelect.ErrNotFound)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, unanswered(ctx, err))
+		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, ended.Err(ctx, err, answers))
 	}
 	return entryOf(key, o), nil
 }
@@ -62,7 +63,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrExists):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, leaderelect.ErrConflict)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, unanswered(ctx, err))
+		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, ended.Err(ctx, err, answers))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -89,7 +90,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return fail(leaderelect.ErrConflict)
 	case err != nil:
-		return fail(unanswered(ctx, err))
+		return fail(ended.Err(ctx, err, answers))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -172,14 +173,8 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 	return nil
 }
 
-// unanswered returns err, with which a call has ended without an answer. If err wraps the cause of ctx, which may be the answer to another
-// call, the result wraps only the Err of ctx.
-func unanswered(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return fmt.Errorf("%w: %v", ctx.Err(), err)
-	}
-	return err
-}
+// answers are the errors with which a store of leases answers a call.
+var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict}
 
 // objectOf returns the object for e.
 func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Object[Record] {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/setpoint-go/setpoint/store/internal/ended"
+	"github.com/setpoint-go/setpoint/internal/ended"
 )
 
 var (
