@@ -152,12 +152,12 @@ func (r *Recorder) record(id identity) {
 	if !tell {
 		return
 	}
-	r.cfg.Sink(e)
 	for _, q := range []*queue{r.write, r.store} {
 		if q != nil {
 			q.Put(e)
 		}
 	}
+	r.cfg.Sink(e) // may panic, or record
 }
 
 // recordLocked returns the current state of the event, and whether to pass it on.

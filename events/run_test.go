@@ -35,6 +35,33 @@ func TestRecorderRecordsWithoutRun(t *testing.T) {
 	assert.Equal(t, events.Stats{Recorded: 3, Held: 3, Objects: 3, Write: waiting, Store: waiting}, r.Stats())
 }
 
+func TestPanickingSinkLosesNoEventOfWrite(t *testing.T) {
+	write := func(context.Context, events.Event) error { return nil }
+	r := must(events.NewRecorder(events.Config{Write: write, Sink: func(events.Event) { panic("sink") }}))
+	assert.PanicsWithValue(t, "sink", func() { r.Normal(store.Ref{Kind: "app", Key: "a"}, "Created", "") })
+	assert.Equal(t, events.QueueStats{Waiting: 1}, r.Stats().Write)
+}
+
+func TestWriteReceivesEventBeforeThoseThatSinkRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var written []string
+		cfg := events.Config{Write: func(_ context.Context, e events.Event) error {
+			written = append(written, e.Reason)
+			return nil
+		}}
+		var r *events.Recorder
+		cfg.Sink = func(e events.Event) {
+			if e.Reason == "first" {
+				r.Normal(e.About, "second", "")
+			}
+		}
+		r = must(events.NewRecorder(cfg))
+		r.Normal(store.Ref{Kind: "app", Key: "a"}, "first", "")
+		require.NoError(t, start(t.Context(), r)())
+		assert.Equal(t, []string{"first", "second"}, written)
+	})
+}
+
 func TestRecorderDeliversToWriteAndStoreIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := must(store.NewMemory(store.MemoryConfig{}))
