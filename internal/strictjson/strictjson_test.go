@@ -146,3 +146,10 @@ func TestEncodedValueRoundTrips(t *testing.T) {
 		t.Errorf("error = %v, want an error with %q", err, "Rates.Next")
 	}
 }
+
+func TestUnknownFieldIsIgnored(t *testing.T) {
+	got, err := strictjson.Decode[Rate]([]byte(`{"PerSecond": 1, "OfNewerVersion": [2]}`))
+	if err != nil || got != (Rate{1}) {
+		t.Errorf("decoded %v, %v", got, err)
+	}
+}

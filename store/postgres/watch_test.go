@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -129,4 +132,47 @@ func TestReadOfFewChangesIsNotPlannedAgain(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// A watch takes its connection for notifications out of the pool. So it leaves the pool as large as it was, even if that is one connection.
+func TestWatchLeavesPoolFree(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off")
+	near := connect(t, server.Addr())
+	small, err := pgxpool.New(t.Context(), "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&pool_max_conns=1")
+	require.NoError(t, err)
+	t.Cleanup(small.Close)
+	db := open(t, small, postgres.Config{Schema: newSchema(t, near), Poll: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
+	defer cancel()
+	write := func(value string) {
+		_, err := dbtest.Put(ctx, db, "a", value)
+		require.NoError(t, err)
+	}
+	write("first")
+	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err)
+		if value := string(c.Record.Value); value == "first" {
+			write("second")
+		} else if value == "second" {
+			break
+		}
+	}
+}
+
+// The runbook for refused writes reads the terms with this query.
+func TestFencesTableHasGreatestTerms(t *testing.T) {
+	t.Parallel()
+	pool := connect(t, servertest.Postgres(t, "fsync=off").Addr())
+	require.NoError(t, postgres.Migrate(t.Context(), pool, postgres.Config{}))
+	_, err := dbtest.Put(t.Context(), open(t, pool, postgres.Config{}), "a", "1", backend.Fence{Lease: "shop", Term: 57})
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../docs/operating.md")
+	require.NoError(t, err)
+	query := regexp.MustCompile("`(SELECT lease, term [^`]+)`").FindSubmatch(page)
+	require.NotNil(t, query)
+	var lease string
+	var term int
+	require.NoError(t, pool.QueryRow(t.Context(), string(query[1])).Scan(&lease, &term))
+	assert.Equal(t, "shop 57", fmt.Sprint(lease, " ", term))
 }
