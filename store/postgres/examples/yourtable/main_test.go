@@ -5,6 +5,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -44,12 +45,14 @@ func program(t *testing.T, args ...string) *exec.Cmd {
 // running is a copy of the program.
 type running struct {
 	process *exec.Cmd
-	lines   chan string // its output; closed when it has ended
+	lines   chan string     // its output; closed when it has ended
+	log     strings.Builder // complete when it has ended
 }
 
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{process: program(t, args...), lines: make(chan string, 100)}
+	r.process.Stderr = io.MultiWriter(os.Stderr, &r.log)
 	out, err := r.process.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, r.process.Start())
@@ -94,6 +97,13 @@ func TestStandbyTakesOver(t *testing.T) {
 	require.Error(t, err, "nothing is installed yet: %s", out)
 	require.NoError(t, program(t, "-install", url).Run())
 	require.NoError(t, program(t, "-install", url).Run(), "again")
+	page, err := os.ReadFile("../../../../docs/your-database.md")
+	require.NoError(t, err)
+	grants := regexp.MustCompile("(?s)```sql\n(GRANT .*?)```").FindSubmatch(page)
+	require.NotNil(t, grants)
+	do(`CREATE ROLE reconciler LOGIN`)
+	do(string(grants[1]))
+	least := strings.Replace(url, "postgres@", "reconciler@", 1)
 
 	table, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[Tenant], tenants())
 	require.NoError(t, err)
@@ -127,13 +137,13 @@ func TestStandbyTakesOver(t *testing.T) {
 		}
 	}
 
-	first := start(t, "-lease=2s", url)
+	first := start(t, "-lease=2s", least)
 	assert.Equal(t, "acme: from 0 servers to 3", first.next(t))
 	await(Tenant{"acme", 3, 3})
 	do(`UPDATE tenants SET servers = 5`)
 	assert.Equal(t, "acme: from 3 servers to 5", first.next(t))
 	await(Tenant{"acme", 5, 5})
-	second := start(t, "-lease=2s", url)
+	second := start(t, "-lease=2s", least)
 
 	require.NoError(t, first.process.Process.Kill())
 	do(`UPDATE tenants SET servers = 7; INSERT INTO tenants (name, servers) VALUES ('globex', 1)`)
@@ -153,6 +163,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Errorf("it prints %q, must do nothing twice", line)
 	}
 	require.ErrorContains(t, first.process.Wait(), "killed")
+	assert.NotContains(t, first.log.String()+second.log.String(), "permission denied")
 	var term int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT term FROM setpoint.leases WHERE name = 'tenants'`).Scan(&term))
 	assert.GreaterOrEqual(t, term, 2)
@@ -171,4 +182,39 @@ func TestDocumentationShowsThisProgram(t *testing.T) {
 		pieces.WriteString(m[1])
 	}
 	require.Equal(t, string(source), pieces.String())
+}
+
+// A program that begins its transaction with a statement of the page commits before the next leader begins, or not at all.
+func TestStatementsOfDocumentationGuard(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/your-database.md")
+	require.NoError(t, err)
+	guards := regexp.MustCompile("(?s)```sql\n([^`]*term = 7[^`]*)```").FindAllStringSubmatch(string(page), -1)
+	require.Len(t, guards, 2)
+	url := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
+	pool, err := pgxpool.New(t.Context(), url+"&lock_timeout=100ms")
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	do := func(sql string) error {
+		_, err := pool.Exec(t.Context(), sql)
+		return err
+	}
+	require.NoError(t, do(`CREATE TABLE tenants (name text PRIMARY KEY, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`))
+	require.NoError(t, program(t, "-install", url).Run())
+	require.NoError(t, do(`INSERT INTO tenants (name, servers) VALUES ('acme', 5)`))
+	require.NoError(t, do(`INSERT INTO setpoint.leases (name, term, version, value) VALUES ('tenants', 7, 'first', '{}')`))
+	for _, guard := range guards {
+		tx, err := pool.Begin(t.Context())
+		require.NoError(t, err)
+		tag, err := tx.Exec(t.Context(), guard[1])
+		require.NoError(t, err)
+		require.EqualValues(t, 1, tag.RowsAffected(), guard[1])
+		require.NoError(t, do(`UPDATE setpoint.leases SET version = 'renewed'`))
+		require.ErrorContains(t, do(`UPDATE setpoint.leases SET term = 8`), "lock timeout", guard[1])
+		require.NoError(t, tx.Commit(t.Context()))
+		require.NoError(t, do(`UPDATE setpoint.leases SET term = 8`))
+		tag, err = pool.Exec(t.Context(), guard[1])
+		require.NoError(t, err)
+		require.Zero(t, tag.RowsAffected(), guard[1])
+		require.NoError(t, do(`UPDATE setpoint.leases SET term = 7`))
+	}
 }
