@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	debug.SetGCPercent(400) // a test leaves little alive
 	os.Exit(m.Run())
 }
 
@@ -210,7 +212,7 @@ func (p *process) end() error {
 func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	t.Parallel()
 	const enough, tooMany = 20, 100
-	path := filepath.Join(t.TempDir(), "log")
+	path := filepath.Join(tempDir(t), "log")
 	db := handle(t, path)
 	s := must(store.Open[thing](db, "thing", store.Config[thing]{}))
 	inf := must(informer.New(s, store.Key, informer.Config{Name: "things"}))

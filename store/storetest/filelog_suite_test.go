@@ -25,10 +25,21 @@ func handle(t *testing.T, path string) *fileLog {
 	return l
 }
 
+// tempDir returns a directory until the test ends. It is in memory if the system has that, because a busy disk delays the tests.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "storetest")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func TestFileLogPassesSuiteThroughTwoHandles(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Database {
-		path := filepath.Join(t.TempDir(), "log")
+		path := filepath.Join(tempDir(t), "log")
 		return storetest.Database{
 			Handles:   []backend.Backend{handle(t, path), handle(t, path)},
 			Remembers: 1000, // and all others
@@ -63,7 +74,7 @@ func TestPartialWriteIsDiscarded(t *testing.T) {
 			if len(torn) == len(whole) && string(torn) == string(whole) {
 				continue
 			}
-			path := filepath.Join(t.TempDir(), "torn")
+			path := filepath.Join(tempDir(t), "torn")
 			require.NoError(t, os.WriteFile(path, torn, 0o600))
 			reader, writer := handle(t, path), handle(t, path)
 			got, err := reader.Get(t.Context(), "app", "a")
