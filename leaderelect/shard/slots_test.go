@@ -198,11 +198,13 @@ func TestSlotIsHandedOverAfterItsWorkEnds(t *testing.T) {
 		after(time.Second)
 		keys := keysOf(a.Slots, 2)
 		var works [2]context.Context
-		var dones [2]func()
+		var dones [2][2]func() // two works of each slot
 		for i, key := range keys {
-			var ok bool
-			works[i], dones[i], ok = a.Begin(t.Context(), key)
-			require.True(t, ok)
+			for j := range 2 {
+				var ok bool
+				works[i], dones[i][j], ok = a.Begin(t.Context(), key)
+				require.True(t, ok)
+			}
 		}
 		b := w.join(t, "b", mode)
 		after(calm)
@@ -217,13 +219,18 @@ func TestSlotIsHandedOverAfterItsWorkEnds(t *testing.T) {
 		require.Len(t, a.Owned(), 2, "and the lease is kept")
 		require.Empty(t, b.Owned())
 
-		dones[moving]()
+		dones[moving][0]()
+		after(retry * 11 / 10)
+		require.Empty(t, b.Owned(), "one work remains")
+		dones[moving][1]()
 		after(retry * 11 / 10)
 		require.Equal(t, []int{moving}, b.Owned())
 		require.True(t, b.Owns(keys[moving]))
 		term := termOf(mustBegin(t, b, keys[moving]))
 		assert.Equal(t, uint64(2), term)
-		dones[1-moving]()
+		for _, done := range dones[1-moving] {
+			done()
+		}
 		w.checkNow(t)
 	})
 }
