@@ -38,7 +38,7 @@ var rules = []struct {
 	severity Severity
 	means    string
 }{
-	{World, Bug, "The world itself does not work: a system cannot be made, a step fails, or the run without faults breaks a rule."},
+	{World, Bug, "The world itself does not work: a system cannot be made, or a step fails."},
 	{Always, Bug, "Something happened that World.Always forbids, if only for a moment."},
 	{Goal, Bug, "The systems have nothing left to do, and World.Goal does not hold: nothing will repair it."},
 	{EndState, Bug, "The systems have nothing left to do, and the objects are not those of the run without faults: nothing will repair them."},
