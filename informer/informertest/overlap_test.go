@@ -320,20 +320,21 @@ func TestMergingSourceKeepsTheContractIfDeclared(t *testing.T) {
 // equaler is a source with an Equal.
 type equaler struct {
 	*source
-	equal func(a, b pair) bool
+	equal func(s *source, a, b pair) bool
 }
 
-func (e equaler) Equal(a, b pair) bool { return e.equal(a, b) }
+func (e equaler) Equal(a, b pair) bool { return e.equal(e.source, a, b) }
 
 func TestSuiteDetectsWrongEqual(t *testing.T) {
 	const name = "an object is equal to itself in another list, and to no other state"
 	for _, m := range []struct {
 		name, message string
-		equal         func(a, b pair) bool
+		equal         func(s *source, a, b pair) bool
 	}{
-		{"a correct one", "", func(a, b pair) bool { return a == b }},
-		{"never", "reported as an update of every object", func(a, b pair) bool { return false }},
-		{"by name", "loses the update", func(a, b pair) bool { return a.name == b.name }},
+		{"a correct one", "", func(_ *source, a, b pair) bool { return a == b }},
+		{"never", "reported as an update of every object", func(*source, pair, pair) bool { return false }},
+		{"until the next change", "after another one changed", func(s *source, a, b pair) bool { return a == b && s.Version() < 3 }},
+		{"by name", "loses the update", func(_ *source, a, b pair) bool { return a.name == b.name }},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -297,6 +297,10 @@ var faults = []struct {
 		when(isType(informer.Deleted), func(ev *event) { ev.Object.value = "0" })},
 	{"an event has no version", "a watch yields each change after its list, once and in order", "comes after version",
 		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
+	{"an event has an old version", "a consumer that lists and watches during changes converges", "an event is of version 0, but version",
+		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
+	{"an event has an old version for many writers", "caches following many writers converge", "an event is of version 0, but version",
+		when(isType(informer.Modified), func(ev *event) { ev.Version = 0 })},
 	{"an event has no type", "a watch yields each change after its list, once and in order", "has the invalid type 0",
 		when(isType(informer.Modified), func(ev *event) { ev.Type = 0 })},
 	{"a bookmark has a future version", "after a bookmark nothing is missed or repeated", "",
@@ -376,6 +380,53 @@ var faults = []struct {
 				}
 			}
 		}}},
+}
+
+// A source whose watches soon expire, and then its next list comes from a replica that has stopped.
+func TestSuiteDetectsListsThatGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+			src := newSource()
+			var mu sync.Mutex
+			var first *informer.List[pair]
+			behind, more := false, 10
+			return subject(src, faulty{
+				source: src,
+				list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+					mu.Lock()
+					defer mu.Unlock()
+					l, err := s.List(ctx)
+					if first == nil {
+						first = &l
+					}
+					if behind && more > 0 {
+						l, behind = *first, false
+						more--
+					}
+					return l, err
+				},
+				watch: func(s *source, ctx context.Context, after informer.Version) events {
+					return func(yield func(event, error) bool) {
+						n := 0
+						for ev, err := range s.Watch(ctx, after) {
+							if n++; n > 3 {
+								mu.Lock()
+								behind = true
+								mu.Unlock()
+								yield(event{}, informer.ErrExpired)
+								return
+							}
+							if !yield(ev, err) {
+								return
+							}
+						}
+					}
+				},
+			})
+		})
+		assert.Contains(t, failed["a consumer that lists and watches during changes converges"], "the list is of version")
+		assert.Contains(t, failed["caches following many writers converge"], "the list is of version")
+	})
 }
 
 func TestSuiteDetectsEveryFault(t *testing.T) {
