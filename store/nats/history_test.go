@@ -75,6 +75,22 @@ func TestHistoryIsTrimmed(t *testing.T) {
 	assert.GreaterOrEqual(t, told, history/2)
 }
 
+// An announcement costs a write, so each one is for a batch of changes.
+func TestHorizonIsAnnouncedInBatches(t *testing.T) {
+	js := connect(t, serve(t).ClientURL())
+	db := open(t, js, nats.Config{Stream: newStreamInMemory(t, js), History: 1})
+	db.SetGrace(time.Nanosecond)
+	first, err := put(t.Context(), db, "app", "a", "1")
+	require.NoError(t, err)
+	last := first
+	for n := uint64(1); last.Version == first.Version+informer.Version(n-1); n++ {
+		require.Less(t, n, uint64(1000), "nothing was announced")
+		last, err = put(t.Context(), db, "app", "a", "1")
+		require.NoError(t, err)
+	}
+	assert.Greater(t, last.Version, first.Version+500)
+}
+
 func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStream(t, js)})
