@@ -123,15 +123,7 @@ func TestNothingIsRevivedByKill(t *testing.T) {
 
 // A server that accepts one atomic publish at a time makes the others wait, and loses none.
 func TestAtomicPublishesAreSerialized(t *testing.T) {
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: 1},
-	})
-	require.NoError(t, err)
-	s.Start()
-	defer s.WaitForShutdown()
-	defer s.Shutdown()
-	require.True(t, s.ReadyForConnections(10*time.Second))
+	s := serveLimited(t, server.JSLimitOpts{MaxBatchInflightPerStream: 1})
 	js := connect(t, s.ClientURL())
 	cfg := nats.Config{Stream: newStreamInMemory(t, js)}
 	begin, rest := natsgo.NewMsg(cfg.Stream+".other"), natsgo.NewMsg(cfg.Stream+".other")
@@ -140,7 +132,7 @@ func TestAtomicPublishesAreSerialized(t *testing.T) {
 		m.Header.Set("Nats-Batch-Sequence", fmt.Sprint(i+1))
 	}
 	rest.Header.Set("Nats-Batch-Commit", "1")
-	_, err = js.Conn().RequestMsgWithContext(t.Context(), begin)
+	_, err := js.Conn().RequestMsgWithContext(t.Context(), begin)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
 	db := open(t, connect(t, s.ClientURL()), cfg)

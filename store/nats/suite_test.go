@@ -20,8 +20,15 @@ import (
 // serve starts a server in this process until the test ends.
 func serve(t testing.TB) *server.Server {
 	t.Helper()
+	return serveLimited(t, server.JSLimitOpts{})
+}
+
+// serveLimited starts a server with limits in this process until the test ends.
+func serveLimited(t testing.TB, limits server.JSLimitOpts) *server.Server {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		JetStreamLimits: limits,
 	})
 	require.NoError(t, err)
 	s.Start()
