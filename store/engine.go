@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/internal/written"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/internal/ended"
 )
 
 // keeper keeps the states of one kind: encoded in any backend, or direct in a Memory.

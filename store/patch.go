@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
-	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/internal/ended"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store/internal/plain"
 	"github.com/setpoint-go/setpoint/wait"
 )
