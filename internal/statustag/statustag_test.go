@@ -33,8 +33,8 @@ func TestSetChangesOnlyTaggedFields(t *testing.T) {
 
 type (
 	pointing struct{ *Reported }
-	selfish  struct {
-		*selfish
+	Selfish  struct {
+		*Selfish
 		Ready bool `store:"status"`
 	}
 	inner struct {
@@ -62,7 +62,7 @@ func TestIgnoredTagIsRejected(t *testing.T) {
 		{tagged(`json:"ready", store:"status"`), ` is malformed`},
 		{tagged(`store:status`), `.Ready: the tag "store:status" is malformed`},
 		{reflect.TypeFor[pointing](), `statustag_test.pointing.Reported.Ready: the tag store:"status" is in a struct that is embedded by a pointer`},
-		{reflect.TypeFor[selfish](), `statustag_test.selfish.selfish.Ready: the tag store:"status" is in a struct that is embedded by a pointer`},
+		{reflect.TypeFor[Selfish](), `statustag_test.Selfish.Selfish.Ready: the tag store:"status" is in a struct that is embedded by a pointer`},
 		{reflect.TypeFor[*Reported](),
 			`statustag_test.Reported.Ready: the tag store:"status" needs a kind of statustag_test.Reported, not of *statustag_test.Reported`},
 		{reflect.TypeFor[**Reported](),
