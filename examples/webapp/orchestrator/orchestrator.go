@@ -88,7 +88,7 @@ const reasonRejected = "Rejected"
 const (
 	pollInterval  = 250 * time.Millisecond
 	probeInterval = 250 * time.Millisecond
-	probeTimeout  = 300 * time.Millisecond
+	probeTimeout  = 400 * time.Millisecond
 	grace         = 3 * time.Second // that a replica gets to end
 	drainCheck    = 20 * time.Millisecond
 	drainLimit    = 2 * time.Second // for the connections of a replica that is no longer needed

@@ -14,7 +14,7 @@ import (
 type probes struct {
 	replicas *informer.Informer[string, machine.Replica]
 	machine  host
-	interval time.Duration // from the beginning of a probe to the next, which begins at once if the probe takes longer
+	interval time.Duration // from one probe to the next
 	timeout  time.Duration // of a probe
 }
 
@@ -24,7 +24,6 @@ func (c *probes) Reconcile(ctx context.Context, id string) (controller.Result, e
 	if !ok || r.State == machine.Starting || r.State == machine.Draining || r.State == machine.Stopping {
 		return controller.Result{}, nil
 	}
-	began := time.Now()
 	probe, cancel := context.WithTimeout(ctx, c.timeout)
 	err := c.machine.Probe(probe, r)
 	cancel()
@@ -32,5 +31,5 @@ func (c *probes) Reconcile(ctx context.Context, id string) (controller.Result, e
 	if err != nil && !errors.Is(err, machine.ErrUnhealthy) {
 		return controller.Result{}, err // the probe could not be made
 	}
-	return controller.Result{RequeueAfter: max(c.interval-time.Since(began), time.Millisecond)}, nil
+	return controller.Result{RequeueAfter: c.interval}, nil
 }
