@@ -1,0 +1,5 @@
+//go:build race
+
+package looptest
+
+const underRace = true

@@ -1,0 +1,9 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/setpoint-go/setpoint/internal/looptest"
+)
+
+func TestMain(m *testing.M) { looptest.Main(m) }
