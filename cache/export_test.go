@@ -136,7 +136,7 @@ func (ix *Index[I, K, T]) check() error {
 	if len(ids) != len(ix.byID) || int(buckets.live.Load()) != len(members) {
 		return fmt.Errorf("%d ids of %d, %d buckets for %d values", len(ids), len(ix.byID), buckets.live.Load(), len(members))
 	}
-	if p := ix.planned; p.changes || len(p.want)+len(p.fresh)+len(p.gone) > 0 || ix.replaced != nil {
+	if p := ix.planned; p.begun || p.changes || len(p.want)+len(p.fresh)+len(p.gone) > 0 || p.content != nil {
 		return fmt.Errorf("a plan is left")
 	}
 	return nil

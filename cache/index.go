@@ -28,9 +28,8 @@ type Index[I, K comparable, T any] struct {
 	postings postings
 	byID     []uint32 // the numbers of buckets, by id; this and the following are for the holder of x.writer
 	free     []uint32
-	layouts  uint64      // the last layout number that was given
-	planned  plan[I]     // the change that the current write makes for one object
-	replaced *content[I] // the change that it makes for all objects
+	layouts  uint64 // the last layout number that was given
+	planned  plan[I]
 }
 
 // AddIndex adds an index to x, at any time. values returns the values of an object, by which the index finds it. It may return no values,

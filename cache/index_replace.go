@@ -34,7 +34,7 @@ func (ix *Index[I, K, T]) push(c *content[I], value I, hash uint32, members []ui
 
 // applyReplaceLocked installs the planned content in the index.
 func (ix *Index[I, K, T]) applyReplaceLocked() {
-	c := ix.replaced
+	c := ix.planned.content
 	ix.buckets.Store(c.buckets)
 	ix.postings, ix.byID, ix.free = c.postings, c.byID, nil
 	ix.dropPlan()
@@ -42,7 +42,7 @@ func (ix *Index[I, K, T]) applyReplaceLocked() {
 
 // planMove plans the renumbering of objects. For each old number, to has the new one plus one, or 0 if the object is gone.
 func (ix *Index[I, K, T]) planMove(to []uint32) {
-	ix.dropPlan()
+	ix.beginPlan()
 	buckets := ix.buckets.Load()
 	c := ix.newContent(int(buckets.live.Load()), newPostings(ix.x.seed, len(to)))
 	ids := make([]uint32, len(ix.byID)) // the new ones, by old id
@@ -78,7 +78,7 @@ func (ix *Index[I, K, T]) planMove(to []uint32) {
 		}
 		ix.push(c, it.key, it.hash, members)
 	}
-	ix.replaced = c
+	ix.planned.content = c
 }
 
 // pile is a bucket under construction. Ranks give the order: the rank of an old value or member is its old place, and all old ones come
@@ -101,7 +101,7 @@ const newRank uint64 = 1 << 32
 // planReplace plans an index of objects. For the number of each object, before has the old number plus one, or 0 if the
 // object is new; before is nil if all are new. Members that stay in a bucket keep their order, and so do buckets that stay.
 func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
-	ix.dropPlan()
+	ix.beginPlan()
 	buckets := ix.buckets.Load()
 	var piles []pile[I]
 	byValue := make(map[I]uint32)
@@ -165,5 +165,5 @@ func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
 		}
 		ix.push(c, p.value, p.hash, members)
 	}
-	ix.replaced = c
+	ix.planned.content = c
 }

@@ -8,13 +8,15 @@ import (
 	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
-// plan is the change that the current write makes for one object. If an index function panics, the plan stays until the next
-// write drops it.
+// plan is the change that the current write makes in an index, for one object or for all. If an index function panics, the plan stays until
+// the next write drops it.
 type plan[I comparable] struct {
-	changes bool
+	begun   bool          // false if the plan is empty
+	changes bool          // for one object
 	want    []posting     // the new postings of the object; if the bucket is 0, the posting does not exist yet
 	fresh   []newcomer[I] // the values of those
 	gone    []uint32      // buckets to leave, as in a posting
+	content *content[I]   // the new content of the index, if the plan is for all objects
 }
 
 type newcomer[I comparable] struct {
@@ -23,13 +25,16 @@ type newcomer[I comparable] struct {
 }
 
 func (ix *Index[I, K, T]) dropPlan() {
-	p := &ix.planned
-	if len(p.want)+len(p.gone) == 0 && !p.changes && ix.replaced == nil { // nearly always; fresh is not longer than want
-		return
+	if p := &ix.planned; p.begun {
+		clear(p.fresh)
+		*p = plan[I]{want: p.want[:0], fresh: p.fresh[:0], gone: p.gone[:0]}
 	}
-	clear(p.fresh)
-	*p = plan[I]{want: p.want[:0], fresh: p.fresh[:0], gone: p.gone[:0]}
-	ix.replaced = nil
+}
+
+func (ix *Index[I, K, T]) beginPlan() *plan[I] {
+	ix.dropPlan()
+	ix.planned.begun = true
+	return &ix.planned
 }
 
 // plan plans that the object with this number becomes obj. An object that is not known yet has no postings.
@@ -38,12 +43,15 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 	values := ix.values(obj)
 	var had []posting
 	if known {
+		if bucket := ix.postings.only(n); bucket != 0 && len(values) == 1 && ix.value(bucket) == values[0] {
+			return false // nearly always
+		}
 		had = ix.postings.of(n)
 	}
 	if ix.spells(had, values) {
 		return false
 	}
-	p := &ix.planned
+	p := ix.beginPlan()
 	buckets := ix.buckets.Load()
 	for value := range distinct(values) {
 		hash := buckets.hash(value)
@@ -73,13 +81,16 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 // planDelete plans the removal of the object with this number.
 func (ix *Index[I, K, T]) planDelete(n uint32) {
 	ix.dropPlan()
-	p := &ix.planned
-	for _, h := range ix.postings.of(n) {
+	had := ix.postings.of(n)
+	if len(had) == 0 {
+		return
+	}
+	p := ix.beginPlan()
+	p.changes = true
+	for _, h := range had {
 		p.gone = append(p.gone, h.bucket)
 	}
-	if p.changes = len(p.gone) > 0; p.changes {
-		ix.tidy()
-	}
+	ix.tidy()
 }
 
 // spells reports whether the postings are those of exactly these values, in this order.
@@ -87,13 +98,17 @@ func (ix *Index[I, K, T]) spells(had []posting, values []I) bool {
 	if len(had) != len(values) {
 		return false
 	}
-	buckets := ix.buckets.Load()
 	for i := range had {
-		if buckets.at(ix.byID[had[i].bucket-1]).key != values[i] {
+		if ix.value(had[i].bucket) != values[i] {
 			return false
 		}
 	}
 	return true
+}
+
+// value returns the value of a bucket, which is given as in a posting.
+func (ix *Index[I, K, T]) value(bucket uint32) I {
+	return ix.buckets.Load().at(ix.byID[bucket-1]).key
 }
 
 // applyLocked carries out the plan for the object with this number.
@@ -276,6 +291,16 @@ func (p *postings) of(n uint32) []posting {
 	default:
 		return p.one[at][i : i+1]
 	}
+}
+
+// only returns the bucket of an object that has exactly one posting, and 0 for any other object.
+func (p *postings) only(n uint32) uint32 {
+	if at := int(n / chunkSize); at < len(p.one) && p.one[at] != nil {
+		if bucket := p.one[at][n%chunkSize].bucket; bucket != several {
+			return bucket
+		}
+	}
+	return 0
 }
 
 // in returns the posting of an object in a bucket, or nil.

@@ -96,12 +96,13 @@ func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	}
 	if !changes {
 		x.change.Lock()
-		defer x.change.Unlock()
-		return objects.replace(n, obj), true
+		old = objects.replace(it, n, obj)
+		x.change.Unlock()
+		return old, true
 	}
 	x.lock()
 	defer x.unlock()
-	old = objects.replace(n, obj)
+	old = objects.replace(it, n, obj)
 	for _, ix := range x.indexes {
 		ix.applyLocked(n)
 	}

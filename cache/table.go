@@ -181,9 +181,12 @@ func (t *table[K, V]) mut(n uint32) *entry[K, V] {
 	return t.at(n)
 }
 
-// replace gives a present entry another value, and returns the old one.
-func (t *table[K, V]) replace(n uint32, v V) (old V) {
-	return t.mut(n).box.Swap(held[V]{v}).(held[V]).v
+// replace gives the present entry number n, which find returned, another value. It returns the old one.
+func (t *table[K, V]) replace(it *entry[K, V], n uint32, v V) (old V) {
+	if t.epochs[n/chunkSize] != t.epoch.Load() {
+		it = t.mut(n)
+	}
+	return it.box.Swap(held[V]{v}).(held[V]).v
 }
 
 // remove removes a present entry. none is a held[V] without a value.
