@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/setpoint-go/setpoint/cache/internal/postings"
 	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
@@ -77,7 +78,7 @@ func (ix *Index[I, K, T]) check() error {
 		if ok {
 			values = ix.values(obj)
 		}
-		ps := slices.Clone(ix.postings.of(n))
+		ps := slices.Clone(ix.postings.Of(n))
 		for i, value := range values {
 			if slices.Contains(values[:i], value) {
 				continue
@@ -87,8 +88,8 @@ func (ix *Index[I, K, T]) check() error {
 			if !ok {
 				return fmt.Errorf("there is no bucket %v", value)
 			}
-			j := slices.IndexFunc(ps, func(p posting) bool { return p.bucket == b.id+1 })
-			if j < 0 || b.members[ps[j].place] != n+1 {
+			j := slices.IndexFunc(ps, func(p postings.Posting) bool { return p.Bucket == b.id+1 })
+			if j < 0 || b.members[ps[j].Place] != n+1 {
 				return fmt.Errorf("%v is not in bucket %v, or its postings do not know", it.key, value)
 			}
 			ps = slices.Delete(ps, j, j+1)
@@ -97,10 +98,8 @@ func (ix *Index[I, K, T]) check() error {
 			return fmt.Errorf("%v is in %d buckets too many", it.key, len(ps))
 		}
 	}
-	for e := range ix.postings.more.All() {
-		if at := ix.postings.one[e.Key/chunkSize]; at[e.Key%chunkSize].bucket != several || len(e.Value) < 2 {
-			return fmt.Errorf("number %d has %d postings that nobody finds", e.Key, len(e.Value))
-		}
+	if err := ix.postings.Check(); err != nil {
+		return err
 	}
 	ids := slices.Clone(ix.free)
 	for n := range buckets.used.Load() {
@@ -151,7 +150,7 @@ func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
 	if b, ok := buckets.get(value, buckets.hash(value)); ok {
 		members = cap(b.members)
 	}
-	return hashtable.CapacityOf(len(buckets.slots)), chunkSize * len(ix.postings.one), members
+	return hashtable.CapacityOf(len(buckets.slots)), ix.postings.Room(), members
 }
 
 // Room returns for how many keys the queue has room.

@@ -3,19 +3,21 @@ package cache
 import (
 	"cmp"
 	"slices"
+
+	"github.com/setpoint-go/setpoint/cache/internal/postings"
 )
 
 // content is a new index of all objects, built beside the current one.
 type content[I comparable] struct {
 	buckets  *table[I, *bucket]
-	postings postings
+	postings postings.Table
 	byID     []uint32
 }
 
-func (ix *Index[I, K, T]) newContent(values int, postings postings) *content[I] {
+func (ix *Index[I, K, T]) newContent(values int, memberships postings.Table) *content[I] {
 	c := &content[I]{
 		buckets:  newTable[I, *bucket](ix.x.seed, values),
-		postings: postings,
+		postings: memberships,
 		byID:     make([]uint32, 0, values),
 	}
 	c.buckets.generation = ix.buckets.Load().generation + 1
@@ -28,7 +30,7 @@ func (ix *Index[I, K, T]) push(c *content[I], value I, hash uint32, members []ui
 	b := &bucket{id: uint32(len(c.byID)), live: uint32(len(members)), members: members, layout: ix.layouts}
 	c.byID = append(c.byID, c.buckets.push(value, hash, held[*bucket]{b}))
 	for place, m := range members {
-		c.postings.in(m-1, b.id+1).place = uint32(place)
+		c.postings.In(m-1, b.id+1).Place = uint32(place)
 	}
 }
 
@@ -44,7 +46,7 @@ func (ix *Index[I, K, T]) applyReplaceLocked() {
 func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.beginPlan()
 	buckets := ix.buckets.Load()
-	c := ix.newContent(int(buckets.live.Load()), newPostings(ix.x.seed, len(to)))
+	c := ix.newContent(int(buckets.live.Load()), postings.New(ix.x.seed, len(to)))
 	ids := make([]uint32, len(ix.byID)) // the new ones, by old id
 	next := uint32(0)
 	for n := range buckets.used.Load() {
@@ -53,16 +55,16 @@ func (ix *Index[I, K, T]) planMove(to []uint32) {
 			next++
 		}
 	}
-	var ps []posting
+	var ps []postings.Posting
 	for n, m := range to {
 		if m == 0 {
 			continue
 		}
 		ps = ps[:0]
-		for _, p := range ix.postings.of(uint32(n)) {
-			ps = append(ps, posting{bucket: ids[p.bucket-1] + 1})
+		for _, p := range ix.postings.Of(uint32(n)) {
+			ps = append(ps, postings.Posting{Bucket: ids[p.Bucket-1] + 1})
 		}
-		c.postings.set(m-1, ps)
+		c.postings.Set(m-1, ps)
 	}
 	for n := range buckets.used.Load() {
 		it := buckets.at(n)
@@ -105,17 +107,17 @@ func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
 	buckets := ix.buckets.Load()
 	var piles []pile[I]
 	byValue := make(map[I]uint32)
-	postings := newPostings(ix.x.seed, int(objects.used.Load()))
-	var ps []posting
+	memberships := postings.New(ix.x.seed, int(objects.used.Load()))
+	var ps []postings.Posting
 	for n := range objects.used.Load() {
 		obj, ok := objects.at(n).load()
 		if !ok {
 			continue
 		}
 		ps = ps[:0]
-		var had []posting
+		var had []postings.Posting
 		if before != nil && before[n] != 0 {
-			had = ix.postings.of(before[n] - 1)
+			had = ix.postings.Of(before[n] - 1)
 		}
 		for value := range distinct(ix.values(obj)) {
 			i, ok := byValue[value]
@@ -131,14 +133,14 @@ func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
 			}
 			rank := newRank + uint64(n)
 			for _, h := range had {
-				if buckets.at(ix.byID[h.bucket-1]).key == value {
-					rank = uint64(h.place)
+				if buckets.at(ix.byID[h.Bucket-1]).key == value {
+					rank = uint64(h.Place)
 				}
 			}
 			piles[i].members = append(piles[i].members, ranked{rank, n + 1})
-			ps = append(ps, posting{bucket: i + 1})
+			ps = append(ps, postings.Posting{Bucket: i + 1})
 		}
-		postings.set(n, ps)
+		memberships.Set(n, ps)
 	}
 
 	order := make([]uint32, len(piles)) // of piles
@@ -151,11 +153,11 @@ func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
 		ids[i] = uint32(id)
 	}
 	for n := range objects.used.Load() {
-		for i, ps := 0, postings.of(n); i < len(ps); i++ {
-			ps[i].bucket = ids[ps[i].bucket-1] + 1
+		for i, ps := 0, memberships.Of(n); i < len(ps); i++ {
+			ps[i].Bucket = ids[ps[i].Bucket-1] + 1
 		}
 	}
-	c := ix.newContent(len(piles), postings)
+	c := ix.newContent(len(piles), memberships)
 	for _, i := range order {
 		p := &piles[i]
 		slices.SortFunc(p.members, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })

@@ -1,22 +1,21 @@
 package cache
 
 import (
-	"hash/maphash"
 	"iter"
 	"slices"
 
-	"github.com/setpoint-go/setpoint/internal/hashtable"
+	"github.com/setpoint-go/setpoint/cache/internal/postings"
 )
 
 // plan is the change that the current write makes in an index, for one object or for all. If an index function panics, the plan stays until
 // the next write drops it.
 type plan[I comparable] struct {
-	begun   bool          // false if the plan is empty
-	changes bool          // for one object
-	want    []posting     // the new postings of the object; if the bucket is 0, the posting does not exist yet
-	fresh   []newcomer[I] // the values of those
-	gone    []uint32      // buckets to leave, as in a posting
-	content *content[I]   // the new content of the index, if the plan is for all objects
+	begun   bool               // false if the plan is empty
+	changes bool               // for one object
+	want    []postings.Posting // the new postings of the object; if the bucket is 0, the posting does not exist yet
+	fresh   []newcomer[I]      // the values of those
+	gone    []uint32           // buckets to leave, as in a posting
+	content *content[I]        // the new content of the index, if the plan is for all objects
 }
 
 type newcomer[I comparable] struct {
@@ -41,12 +40,12 @@ func (ix *Index[I, K, T]) beginPlan() *plan[I] {
 func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 	ix.dropPlan()
 	values := ix.values(obj)
-	var had []posting
+	var had []postings.Posting
 	if known {
-		if bucket := ix.postings.only(n); bucket != 0 && len(values) == 1 && ix.value(bucket) == values[0] {
+		if bucket := ix.postings.Only(n); bucket != 0 && len(values) == 1 && ix.value(bucket) == values[0] {
 			return false // nearly always
 		}
-		had = ix.postings.of(n)
+		had = ix.postings.Of(n)
 	}
 	if ix.spells(had, values) {
 		return false
@@ -56,17 +55,17 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 	for value := range distinct(values) {
 		hash := buckets.hash(value)
 		if b, ok := buckets.get(value, hash); ok {
-			if i := slices.IndexFunc(had, func(p posting) bool { return p.bucket == b.id+1 }); i >= 0 {
+			if i := slices.IndexFunc(had, func(p postings.Posting) bool { return p.Bucket == b.id+1 }); i >= 0 {
 				p.want = append(p.want, had[i])
 				continue
 			}
 		}
-		p.want = append(p.want, posting{})
+		p.want = append(p.want, postings.Posting{})
 		p.fresh = append(p.fresh, newcomer[I]{value, hash})
 	}
 	for _, h := range had {
 		if !slices.Contains(p.want, h) {
-			p.gone = append(p.gone, h.bucket)
+			p.gone = append(p.gone, h.Bucket)
 		}
 	}
 	if len(p.fresh)+len(p.gone) == 0 {
@@ -81,25 +80,25 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 // planDelete plans the removal of the object with this number.
 func (ix *Index[I, K, T]) planDelete(n uint32) {
 	ix.dropPlan()
-	had := ix.postings.of(n)
+	had := ix.postings.Of(n)
 	if len(had) == 0 {
 		return
 	}
 	p := ix.beginPlan()
 	p.changes = true
 	for _, h := range had {
-		p.gone = append(p.gone, h.bucket)
+		p.gone = append(p.gone, h.Bucket)
 	}
 	ix.tidy()
 }
 
 // spells reports whether the postings are those of exactly these values, in this order.
-func (ix *Index[I, K, T]) spells(had []posting, values []I) bool {
+func (ix *Index[I, K, T]) spells(had []postings.Posting, values []I) bool {
 	if len(had) != len(values) {
 		return false
 	}
 	for i := range had {
-		if ix.value(had[i].bucket) != values[i] {
+		if ix.value(had[i].Bucket) != values[i] {
 			return false
 		}
 	}
@@ -121,7 +120,7 @@ func (ix *Index[I, K, T]) applyLocked(n uint32) {
 	for _, left := range p.gone {
 		at := ix.byID[left-1]
 		b := ix.ownLocked(at)
-		b.members[ix.postings.in(n, left).place] = 0
+		b.members[ix.postings.In(n, left).Place] = 0
 		if b.live--; b.live == 0 {
 			buckets.remove(at, held[*bucket]{})
 			ix.free = append(ix.free, b.id)
@@ -129,15 +128,15 @@ func (ix *Index[I, K, T]) applyLocked(n uint32) {
 	}
 	fresh := p.fresh
 	for i := range p.want {
-		if w := &p.want[i]; w.bucket == 0 {
+		if w := &p.want[i]; w.Bucket == 0 {
 			b := ix.bucketLocked(fresh[0])
 			fresh = fresh[1:]
-			*w = posting{bucket: b.id + 1, place: uint32(len(b.members))}
+			*w = postings.Posting{Bucket: b.id + 1, Place: uint32(len(b.members))}
 			b.members = append(b.members, n+1)
 			b.live++
 		}
 	}
-	ix.postings.set(n, p.want)
+	ix.postings.Set(n, p.want)
 	ix.dropPlan()
 }
 
@@ -217,7 +216,7 @@ func (ix *Index[I, K, T]) tidyBucket(n uint32) {
 		own.layout = ix.layouts
 		for _, m := range b.members {
 			if m != 0 {
-				ix.postings.in(m-1, b.id+1).place = uint32(len(own.members))
+				ix.postings.In(m-1, b.id+1).Place = uint32(len(own.members))
 				own.members = append(own.members, m)
 			}
 		}
@@ -255,89 +254,4 @@ func (ix *Index[I, K, T]) bucketLocked(of newcomer[I]) *bucket {
 	ix.free = ix.free[:len(ix.free)-1]
 	ix.byID[b.id] = buckets.push(of.value, of.hash, held[*bucket]{b})
 	return b
-}
-
-// posting is the membership of an object in a bucket: the id of the bucket plus one, and the place among its members.
-type posting struct{ bucket, place uint32 }
-
-// several stands for the bucket in postings.one if the object has more than one posting.
-const several = ^uint32(0)
-
-// postings holds the postings of objects by number, those of one object in the order of its values. Most objects have one
-// value in an index, so most take eight bytes.
-type postings struct {
-	one  []*[chunkSize]posting                // a nil pointer for objects without postings
-	more hashtable.Ordered[uint32, []posting] // of objects with several postings
-}
-
-func newPostings(seed maphash.Seed, objects int) postings {
-	return postings{
-		one:  make([]*[chunkSize]posting, (objects+chunkSize-1)/chunkSize),
-		more: hashtable.NewOrdered[uint32, []posting](seed),
-	}
-}
-
-// of returns the postings of an object, if it has any. The caller may change them.
-func (p *postings) of(n uint32) []posting {
-	at, i := int(n/chunkSize), n%chunkSize
-	if at >= len(p.one) || p.one[at] == nil {
-		return nil
-	}
-	switch p.one[at][i].bucket {
-	case 0:
-		return nil
-	case several:
-		return p.more.Get(n).Value
-	default:
-		return p.one[at][i : i+1]
-	}
-}
-
-// only returns the bucket of an object that has exactly one posting, and 0 for any other object.
-func (p *postings) only(n uint32) uint32 {
-	if at := int(n / chunkSize); at < len(p.one) && p.one[at] != nil {
-		if bucket := p.one[at][n%chunkSize].bucket; bucket != several {
-			return bucket
-		}
-	}
-	return 0
-}
-
-// in returns the posting of an object in a bucket, or nil.
-func (p *postings) in(n, bucket uint32) *posting {
-	ps := p.of(n)
-	for i := range ps {
-		if ps[i].bucket == bucket {
-			return &ps[i]
-		}
-	}
-	return nil
-}
-
-// set stores a copy of ps as the postings of an object.
-func (p *postings) set(n uint32, ps []posting) {
-	at, i := int(n/chunkSize), n%chunkSize
-	for at >= len(p.one) {
-		p.one = append(p.one, nil)
-	}
-	if p.one[at] == nil {
-		if len(ps) == 0 {
-			return
-		}
-		p.one[at] = new([chunkSize]posting)
-	}
-	one := &p.one[at][i]
-	if one.bucket == several {
-		p.more.Remove(p.more.Get(n))
-	}
-	switch len(ps) {
-	case 0:
-		*one = posting{}
-	case 1:
-		*one = ps[0]
-	default:
-		one.bucket = several
-		e, _ := p.more.Push(n, p.more.Hash(n))
-		e.Value = slices.Clone(ps)
-	}
 }

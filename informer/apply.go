@@ -10,6 +10,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer/internal/delivery"
+	"github.com/setpoint-go/setpoint/informer/internal/relist"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -148,15 +149,6 @@ func (a *applier[K, T]) forget() {
 	}
 }
 
-const (
-	// lookAhead is how many of the next objects of a list are searched for an object of the cache.
-	lookAhead = 32
-
-	// maxAstray is the number of failed searches after which merge stops searching, if fewer than one in five succeeds: then the order of
-	// the list has nothing to do with that of the cache.
-	maxAstray = 256
-)
-
 // replace makes a list the content of the cache. It keeps objects that have not changed.
 func (a *applier[K, T]) replace(l *content[K, T]) {
 	before, equal := a.failed, a.equal
@@ -185,19 +177,24 @@ func (a *applier[K, T]) replace(l *content[K, T]) {
 // A list usually has the order of the cache, which is that of the first list. So merge walks through both in parallel, without look-ups and
 // hashes. At the end, it looks up the keys of both sides that it has not found this way. Whatever the order, each key of the cache is found
 // in the list or deleted.
-func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
+func (a *applier[K, T]) merge(pages []relist.Page[K, T], unread []K) {
 	if a.indexer.Len() == 0 {
+		listed := 0
 		for _, p := range pages {
-			for i, obj := range p.items {
-				a.try(&input[K, T]{kind: Modified, key: p.keys[i], object: obj})
+			listed += len(p.Items)
+			for i, obj := range p.Items {
+				a.try(&input[K, T]{kind: Modified, key: p.Keys[i], object: obj})
 			}
+		}
+		if a.indexer.Len() < listed { // or some could not be applied
+			a.keepLast(pages)
 		}
 		return
 	}
-	m := merger[K, T]{pages: pages}
+	m := relist.NewMerger(pages)
 	var left []input[K, T] // in the cache, but not found in the list
 	for key, obj := range a.indexer.All() {
-		if found, ok := m.find(key); ok {
+		if found, ok := m.Find(key); ok {
 			if !a.same(key, obj, found) {
 				a.try(&input[K, T]{kind: Modified, key: key, object: found})
 			}
@@ -205,30 +202,59 @@ func (a *applier[K, T]) merge(pages []page[K, T], unread []K) {
 			left = append(left, input[K, T]{kind: Deleted, missed: true, key: key, object: obj})
 		}
 	}
-	m.rest()
 
-	var listed map[K]struct{} // the keys of objects that are astray or unread
-	if len(left) > 0 {
-		listed = make(map[K]struct{}, len(m.astray)+len(unread))
-		for _, key := range unread {
-			listed[key] = struct{}{}
-		}
+	missing := make(map[K]struct{}, len(left)) // the keys of left that are not found among the objects that are astray
+	for i := range left {
+		missing[left[i].key] = struct{}{}
 	}
-	for _, at := range m.astray {
-		key, obj := at.page.keys[at.i], at.page.items[at.i]
-		if listed != nil {
-			listed[key] = struct{}{}
-		}
-		if old, ok := a.indexer.Get(key); ok && a.same(key, old, obj) {
+	again := false
+	for key, obj := range m.Astray() {
+		old, ok := a.indexer.Get(key)
+		if _, found := missing[key]; found {
+			delete(missing, key)
+		} else if ok {
+			again = true // another object of the list has this key
 			continue
 		}
-		a.try(&input[K, T]{kind: Modified, key: key, object: obj})
+		if !ok || !a.same(key, old, obj) {
+			a.try(&input[K, T]{kind: Modified, key: key, object: obj})
+		}
+	}
+	for _, key := range unread {
+		delete(missing, key)
 	}
 	for i := range left {
-		if _, ok := listed[left[i].key]; !ok {
+		if _, ok := missing[left[i].key]; ok {
 			a.try(&left[i])
 		}
 	}
+	if again {
+		a.keepLast(pages)
+	}
+}
+
+// keepLast looks for keys that several objects of a list have. It makes the last of these objects that of the cache, and reports the keys.
+func (a *applier[K, T]) keepLast(pages []relist.Page[K, T]) {
+	last, count := make(map[K]T), make(map[K]int)
+	var keys []K // of several objects
+	for _, p := range pages {
+		for i, key := range p.Keys {
+			last[key] = p.Items[i]
+			if count[key]++; count[key] == 2 {
+				keys = append(keys, key)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return
+	}
+	for _, key := range keys {
+		if old, ok := a.indexer.Get(key); !ok || !a.same(key, old, last[key]) {
+			a.try(&input[K, T]{kind: Modified, key: key, object: last[key]})
+		}
+	}
+	const text = "informer: list %s: %d of its keys have several objects, such as %v; the last object of each counts"
+	a.onError(fmt.Errorf(text, a.name, len(keys), keys[0]))
 }
 
 // same reports whether two states of a key are the same.
@@ -244,62 +270,4 @@ func (a *applier[K, T]) same(key K, old, obj T) (same bool) {
 		}
 	}()
 	return a.equal(old, obj)
-}
-
-// merger walks through the pages of a list, in parallel with another sequence of keys.
-type merger[K comparable, T any] struct {
-	pages       []page[K, T] // from the current page on
-	i           int          // the next object of the current page
-	found, lost int          // the numbers of successful and failed searches
-	astray      []place[K, T]
-}
-
-// place is the place of an object in a list.
-type place[K comparable, T any] struct {
-	page *page[K, T]
-	i    int
-}
-
-// find searches the next objects for key. Objects that it skips are astray.
-func (m *merger[K, T]) find(key K) (obj T, ok bool) {
-	if m.lost > maxAstray+4*m.found {
-		return obj, false
-	}
-	ahead := lookAhead
-	for at, from := 0, m.i; at < len(m.pages) && ahead > 0; at, from = at+1, 0 {
-		keys := m.pages[at].keys[from:]
-		if i := slices.Index(keys[:min(ahead, len(keys))], key); i >= 0 {
-			for range at {
-				m.turn()
-			}
-			m.found++
-			m.pass(from + i)
-			m.i++
-			return m.pages[0].items[from+i], true
-		}
-		ahead -= len(keys)
-	}
-	m.lost++
-	return obj, false
-}
-
-// pass advances to place i of the page. Objects that it skips are astray.
-func (m *merger[K, T]) pass(i int) {
-	m.astray = slices.Grow(m.astray, i-m.i)
-	for ; m.i < i; m.i++ {
-		m.astray = append(m.astray, place[K, T]{&m.pages[0], m.i})
-	}
-}
-
-// turn advances to the next page.
-func (m *merger[K, T]) turn() {
-	m.pass(len(m.pages[0].keys))
-	m.pages, m.i = m.pages[1:], 0
-}
-
-// rest skips all remaining objects.
-func (m *merger[K, T]) rest() {
-	for len(m.pages) > 0 {
-		m.turn()
-	}
 }

@@ -61,16 +61,3 @@ func CheckInvariants[K comparable, T any](in *Informer[K, T]) error {
 	}
 	return nil
 }
-
-// Astray returns how many keys of a list are not found in parallel with those of a cache, and must be looked up.
-func Astray(cached []string, pages [][]string) int {
-	m := merger[string, struct{}]{}
-	for _, keys := range pages {
-		m.pages = append(m.pages, page[string, struct{}]{keys, make([]struct{}, len(keys))})
-	}
-	for _, key := range cached {
-		m.find(key)
-	}
-	m.rest()
-	return len(m.astray)
-}

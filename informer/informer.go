@@ -32,9 +32,9 @@ type Config struct {
 	// up. Two goroutines may call its Rand concurrently.
 	Backoff wait.Backoff
 
-	// OnError is called for each error: a list or watch that failed, or a panic of a handler as a [*wait.PanicError]. The informer
-	// continues in every case. Several goroutines may call OnError concurrently, without locks. The informer waits for it, and it must not
-	// panic. Defaults to a line in the log at level Warn.
+	// OnError is called for each error: a list or watch that failed, a list with several objects of one key, or a panic of a handler as a
+	// [*wait.PanicError]. The informer continues in every case. Several goroutines may call OnError concurrently, without locks. The
+	// informer waits for it, and it must not panic. Defaults to a line in the log at level Warn.
 	OnError func(error)
 
 	// Logger receives debug messages, and errors if OnError is nil. Defaults to slog.Default().

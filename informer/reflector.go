@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
+	"github.com/setpoint-go/setpoint/informer/internal/relist"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -266,15 +267,9 @@ type input[K comparable, T any] struct {
 
 // content is a list with the keys of its objects, page by page.
 type content[K comparable, T any] struct {
-	pages  []page[K, T]
+	pages  []relist.Page[K, T]
 	unread []K  // the keys of objects that exist but could not be read
 	starts bool // the list begins a new history of the source
-}
-
-// page is a page of a list: the object at index i has the key at index i.
-type page[K comparable, T any] struct {
-	keys  []K
-	items []T
 }
 
 // add adds a page.
@@ -283,7 +278,7 @@ func (c *content[K, T]) add(items []T, keyOf func(T) K) {
 	for i, obj := range items {
 		keys[i] = keyOf(obj)
 	}
-	c.pages = append(c.pages, page[K, T]{keys, items})
+	c.pages = append(c.pages, relist.Page[K, T]{Keys: keys, Items: items})
 }
 
 // feed passes inputs from the reflector to Run, in order and unmerged: so the cache takes every state that the source has reported. It

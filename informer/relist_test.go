@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,30 +185,6 @@ func TestListInAnyOrderIsReportedAsDifferences(t *testing.T) {
 	}
 }
 
-// The last objects of each page are new. The comparison still finds the objects of the next page.
-func TestListIsComparedWithCacheAcrossPages(t *testing.T) {
-	for _, size := range []int{1, 2, 10, 100} {
-		var cached []string
-		var pages [][]string
-		fresh := 0
-		for i := range 1000 {
-			if i%size == 0 {
-				pages = append(pages, nil)
-			}
-			last := &pages[len(pages)-1]
-			*last = append(*last, fmt.Sprint(i))
-			if i%10 >= 8 {
-				fresh++
-			} else {
-				cached = append(cached, fmt.Sprint(i))
-			}
-		}
-		assert.Equal(t, fresh, informer.Astray(cached, pages), "pages of %d", size)
-	}
-	all := numbers(1000)
-	assert.Zero(t, informer.Astray(all, [][]string{nil, all[:500], nil, nil, all[500:], nil}), "empty pages")
-}
-
 // FuzzRelist makes two lists of the bytes: of each pair the first one is the name of an object, and the second says in which
 // of the lists it is, in which state, and whether at the end or at the beginning.
 func FuzzRelist(f *testing.F) {
@@ -244,18 +221,54 @@ func FuzzRelist(f *testing.F) {
 	})
 }
 
-func TestListWithDuplicateObjectLosesNothing(t *testing.T) {
-	src := &lister[site]{}
-	d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{Logger: quiet}))}
-	a, b, c := site{Name: "a", Rev: 1}, site{Name: "b", Rev: 1}, site{Name: "c", Rev: 1}
-	relist(d, src, []site{a, b, c})
-	for _, list := range [][]site{{a, a, b}, {b, a, b, b}, {c, a, c, c}} {
-		relist(d, src, list)
-		want := make(map[string]site)
-		for _, s := range list {
-			want[s.Name] = s
+// Every list of up to four objects, of three keys and two states each, follows each of several lists.
+func TestLastOfSeveralObjectsWithOneKeyCounts(t *testing.T) {
+	var all [][]site
+	lists := [][]site{nil}
+	for range 4 {
+		var longer [][]site
+		for _, list := range lists {
+			for _, name := range []string{"a", "b", "c"} {
+				for rev := range 2 {
+					longer = append(longer, append(slices.Clone(list), site{Name: name, Rev: rev}))
+				}
+			}
 		}
-		assert.Equal(t, want, contents(d.In))
+		lists = longer
+		all = append(all, lists...)
+	}
+	for _, before := range [][]site{nil, {{Name: "a"}, {Name: "b"}, {Name: "c"}}, {{Name: "b"}, {Name: "a"}}, {{Name: "a", Rev: 1}, {Name: "a"}}} {
+		for _, list := range all {
+			var errs []error
+			src := &lister[site]{}
+			d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{
+				Logger: quiet, Name: "sites", OnError: func(err error) { errs = append(errs, err) },
+			}))}
+			relist(d, src, before)
+			errs = nil
+
+			relist(d, src, list)
+			want := make(map[string]site)
+			var twice []string
+			for _, s := range list {
+				if _, again := want[s.Name]; again {
+					twice = append(twice, s.Name)
+				}
+				want[s.Name] = s
+			}
+			require.Equal(t, want, contents(d.In), "%v, then %v", before, list)
+			if len(twice) == 0 {
+				require.Empty(t, errs, "%v, then %v", before, list)
+				continue
+			}
+			require.Len(t, errs, 1, "%v, then %v", before, list)
+			slices.Sort(twice)
+			twice = slices.Compact(twice)
+			text := fmt.Sprintf("informer: list sites: %d of its keys have several objects, such as ", len(twice))
+			rest, ok := strings.CutPrefix(errs[0].Error(), text)
+			require.True(t, ok, "%v", errs[0])
+			require.Contains(t, twice, strings.TrimSuffix(rest, "; the last object of each counts"))
+		}
 	}
 }
 

@@ -86,7 +86,8 @@ type List[T any] struct {
 // in package informertest checks that, and the rest of this contract.
 type ListWatcher[T any] interface {
 	// List returns every object, and the version at which the list is current: a Watch after that version yields
-	// every change that the list does not show. Neither the slice nor the objects may change afterward.
+	// every change that the list does not show. Neither the slice nor the objects may change afterward. If several objects have the same
+	// key, an [Informer] keeps the last of them, and reports the key.
 	List(ctx context.Context) (List[T], error)
 
 	// Watch yields every change after the given version, in order of version. When the watch must end, it yields an error, with a zero
