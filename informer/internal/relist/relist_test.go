@@ -137,3 +137,20 @@ func TestFindGivesUpWithoutCommonOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestFindLooksAheadAcrossPages(t *testing.T) {
+	for _, size := range []int{1, 3, 10, 40} {
+		var pages [][]int
+		for i := range 40 {
+			if i%size == 0 {
+				pages = append(pages, nil)
+			}
+			pages[len(pages)-1] = append(pages[len(pages)-1], i)
+		}
+		for key := range 40 {
+			if _, ok := relist.NewMerger(paged(pages)).Find(key); ok != (key < 32) {
+				t.Errorf("pages of %d: Find(%d) = %v", size, key, ok)
+			}
+		}
+	}
+}
