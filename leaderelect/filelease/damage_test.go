@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -47,7 +48,7 @@ func damages(whole []byte) map[string][]byte {
 
 func TestDamagedRecordCanBeReplacedAndKeepsItsTerm(t *testing.T) {
 	ctx := context.Background()
-	pristine := openFiles(t, fastDir(t))
+	pristine := openFiles(t, looptest.MemoryDir(t))
 	have, err := pristine.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a value\nof two lines"), Term: 6})
 	require.NoError(t, err)
 	have.Term = 7
@@ -57,7 +58,7 @@ func TestDamagedRecordCanBeReplacedAndKeepsItsTerm(t *testing.T) {
 	require.NoError(t, err)
 
 	for what, data := range damages(whole) {
-		s := openFiles(t, fastDir(t))
+		s := openFiles(t, looptest.MemoryDir(t))
 		require.NoError(t, os.CopyFS(s.dir, os.DirFS(pristine.dir)))
 		require.NoError(t, os.WriteFile(s.newest(t, "lease"), data, 0o644))
 		got, err := s.Get(ctx, "lease")
@@ -84,7 +85,7 @@ func TestDamagedRecordCanBeReplacedAndKeepsItsTerm(t *testing.T) {
 
 func TestDamagedRecordBlocksNoOtherKey(t *testing.T) {
 	ctx := context.Background()
-	s := openFiles(t, fastDir(t))
+	s := openFiles(t, looptest.MemoryDir(t))
 	long := strings.Repeat("k", 300)
 	for _, key := range []string{"broken", long, "slots/slot/0", "slots/seat/0"} {
 		_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 1})
@@ -129,7 +130,7 @@ func lead(t *testing.T, s leaderelect.LeaseStore, f func(context.Context, *leade
 
 func TestDamagedRecordBlocksItsLeaseForOneLeaseDuration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := openFiles(t, fastDir(t))
+		s := openFiles(t, looptest.MemoryDir(t))
 		for _, term := range []uint64{1, 2} {
 			lead(t, s, func(_ context.Context, l *leaderelect.Leadership) { assert.Equal(t, term, l.Term()) })
 		}
@@ -146,7 +147,7 @@ func TestDamagedRecordBlocksItsLeaseForOneLeaseDuration(t *testing.T) {
 func TestTermsGrowAfterDamageOfFirstRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for records := range uint64(3) {
-			s := openFiles(t, fastDir(t))
+			s := openFiles(t, looptest.MemoryDir(t))
 			have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Value: []byte("a leader that crashed"), Term: 1})
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(s.newest(t, "lease"), nil, 0o644))
@@ -174,7 +175,7 @@ func TestEachDamageOfRecordHasItsOwnVersion(t *testing.T) {
 			require.NoError(t, os.WriteFile(s.newest(t, "lease"), other, 0o644))
 		},
 	} {
-		s := openFiles(t, fastDir(t))
+		s := openFiles(t, looptest.MemoryDir(t))
 		for _, key := range []string{"lease", "other"} {
 			_, err := s.Create(t.Context(), leaderelect.Entry{Key: key, Term: 1})
 			require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 )
@@ -44,7 +45,7 @@ func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 	t.Parallel()
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, 0))
-	s := openFiles(t, fastDir(t))
+	s := openFiles(t, looptest.MemoryDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
 	require.NoError(t, err)
 
@@ -80,7 +81,7 @@ func TestKillDuringUpdateLosesNoAcknowledgedWrite(t *testing.T) {
 func TestCompetingProcessesLoseNoUpdate(t *testing.T) {
 	t.Parallel()
 	const processes, times = 3, 15
-	s := openFiles(t, fastDir(t))
+	s := openFiles(t, looptest.MemoryDir(t))
 	_, err := s.Create(context.Background(), leaderelect.Entry{Key: "counter", Value: counterValue(0)})
 	require.NoError(t, err)
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -39,23 +40,12 @@ func (c chain) end(from string) string {
 	return from
 }
 
-// fastDir returns a directory in which a sync costs nothing, if there is one.
-func fastDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "leases")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 func TestSuspendedWriterBlocksNobodyAndOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	for _, step := range writeSteps {
 		for _, writes := range []int{0, 1, 2, 3, 66, 70} { // with 66, its number has been removed; with 70, also the one after it
 			t.Run(fmt.Sprintf("after %q, for %d writes", step, writes), func(t *testing.T) {
-				dir := fastDir(t)
+				dir := looptest.MemoryDir(t)
 				here, there := openFiles(t, dir), openFiles(t, dir)
 				first, err := there.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 				require.NoError(t, err)
@@ -130,7 +120,7 @@ func ones(n int) (set int) {
 // interleave runs two writers that expect the same version, and lets one or the other take its next step as the bits say.
 // In the middle a third one writes twice.
 func interleave(t *testing.T, schedule, steps int) {
-	dir := fastDir(t)
+	dir := looptest.MemoryDir(t)
 	other := openFiles(t, dir)
 	first, err := other.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
@@ -26,7 +27,7 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
 		t.Parallel()
-		dir := fastDir(t)
+		dir := looptest.MemoryDir(t)
 		return leasetest.Backend{
 			Store:  openFiles(t, dir),
 			Reopen: func() leaderelect.LeaseStore { return openFiles(t, dir) },
@@ -193,7 +194,7 @@ func TestWriteErrorNamesItsCause(t *testing.T) {
 }
 
 func TestLastOldRecordsAreKept(t *testing.T) {
-	s := openFiles(t, fastDir(t))
+	s := openFiles(t, looptest.MemoryDir(t))
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
 	require.NoError(t, err)
 	update := func(times int) {

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
 // A watch that polls once an hour is still not silent for longer than BookmarkInterval.
 func TestBookmarksDoNotWaitForPoll(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, path, sqlite.Config{Poll: time.Hour})
 		last, bookmarks := time.Now(), 0
@@ -35,7 +36,7 @@ func TestBookmarksDoNotWaitForPoll(t *testing.T) {
 
 // Writes of the same Backend wake its watches, whether they have a transaction of their own or share one.
 func TestOwnWritesDoNotWaitForPoll(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	synctest.Test(t, func(t *testing.T) {
 		db := open(t, path, sqlite.Config{Poll: time.Hour})
 		_, err := dbtest.Put(t.Context(), db, "a", "1")

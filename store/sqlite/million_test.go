@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
@@ -19,7 +20,7 @@ func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	if *million {
 		objects, changes = 1_000_000, 100_000
 	}
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "0", `{"Image":"registry.example/app:1"}`)
 	require.NoError(t, err)
 	exec := func(statement string, args ...any) {

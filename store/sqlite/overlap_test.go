@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
@@ -25,7 +26,7 @@ const soon = 5 * time.Second
 // Another program has locked the whole file, as the last one to close it does.
 func TestOpenOfLockedFileEndsWithContext(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
@@ -51,7 +52,7 @@ func TestOpenOfLockedFileEndsWithContext(t *testing.T) {
 // process.
 func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	other := open(t, path, sqlite.Config{})
 	for round := range 10 {
 		db, err := sqlite.Open(t.Context(), path, sqlite.Config{BusyTimeout: time.Hour})
@@ -127,7 +128,7 @@ func TestCloseEndsCallsInFlightAndLosesNothing(t *testing.T) {
 // While a list reads a snapshot, later writes cannot leave the WAL. Afterward, the WAL is reused from its beginning.
 func TestLongListKeepsWALOnlyWhileItRuns(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db := open(t, path, sqlite.Config{Poll: time.Millisecond})
 	ctx, stop := context.WithCancel(t.Context())
 	var watches sync.WaitGroup

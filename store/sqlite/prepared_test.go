@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
@@ -16,7 +17,7 @@ import (
 
 // Another program changes the schema while the statements of this one are prepared.
 func TestPreparedStatementsOutliveSchemaChanges(t *testing.T) {
-	b := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	b := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	apps := dbtest.Apps(t, b)
 	list := func() (keys []string) {
 		t.Helper()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
@@ -35,23 +36,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tempDir returns a directory until the test ends. It is in memory if the system has that, because a commit waits for a disk: what
-// these tests break are processes, not the machine.
-func tempDir(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "sqlite")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
-}
-
 // Two processes with two writers each write, and one of them is killed again and again. See package writers for what
 // holds at the end.
 func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db := open(t, path, manyChanges)
 	w := writers.Begin(t, db, path)
 	w.Repeat(*cycles, w.KillWriter)
@@ -71,7 +60,7 @@ func sound(t testing.TB, db *sqlite.Backend) {
 // The history is trimmed while the watches are disconnected. Each one expires, and the informer lists again.
 func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	away := writers.NewAway(open(t, path, fewChanges))
 	w := writers.Begin(t, away, "trim "+path)
 	w.Repeat(*cycles, func() {

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
 
 // A new connection reads the schema, which takes longer than most reads. All watches of a Backend read after each of its writes.
 func TestConcurrentReadsKeepTheirConnections(t *testing.T) {
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	const readers = 32

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
@@ -65,7 +66,7 @@ func TestOpenRejectsUnusableConfig(t *testing.T) {
 }
 
 func TestFailedOpenChangesNothing(t *testing.T) {
-	path := filepath.Join(tempDir(t), "half.db")
+	path := filepath.Join(looptest.MemoryDir(t), "half.db")
 	db, err := sql.Open("sqlite", path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
@@ -79,7 +80,7 @@ func TestFailedOpenChangesNothing(t *testing.T) {
 }
 
 func TestOpenOfExistingFileChangesNothing(t *testing.T) {
-	dir := tempDir(t)
+	dir := looptest.MemoryDir(t)
 	existing := sqlite.Config{Existing: true}
 	missing := filepath.Join(dir, "typo.db")
 	_, err := sqlite.Open(t.Context(), missing, existing)
@@ -116,7 +117,7 @@ func TestOpenOfExistingFileChangesNothing(t *testing.T) {
 }
 
 func TestPathMayContainAnyCharacter(t *testing.T) {
-	dir := filepath.Join(tempDir(t), "a b?c#d%20e&mode=memory;'\"ö")
+	dir := filepath.Join(looptest.MemoryDir(t), "a b?c#d%20e&mode=memory;'\"ö")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	path := filepath.Join(dir, "x?y=z#%41.db")
 	_, err := dbtest.Put(t.Context(), open(t, path, sqlite.Config{}), "a", "1")
@@ -132,7 +133,7 @@ func TestPathMayContainAnyCharacter(t *testing.T) {
 }
 
 func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	one, two := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{TablePrefix: "other_"})
 	_, err := dbtest.Put(t.Context(), one, "a", "1", backend.Fence{Lease: "shop", Term: 7})
 	require.NoError(t, err)
@@ -144,7 +145,7 @@ func TestTwoPrefixesAreTwoDatabases(t *testing.T) {
 }
 
 func TestObjectsSurviveReopen(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, err := sqlite.Open(t.Context(), path, sqlite.Config{})
 	require.NoError(t, err)
 	const greatest = ^uint64(0)
@@ -166,7 +167,7 @@ func TestObjectsSurviveReopen(t *testing.T) {
 }
 
 func TestObjectsAndRowsCommitTogether(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	_, err := db.DB().Exec("CREATE TABLE orders (id TEXT)")
 	require.NoError(t, err)
@@ -216,7 +217,7 @@ func TestObjectsAndRowsCommitTogether(t *testing.T) {
 
 // A transaction of another pool has read before another writer committed. It can no longer write.
 func TestTransactionOnOldSnapshotWritesNothing(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db := open(t, path, sqlite.Config{})
 	s := dbtest.Apps(t, db)
 	deferred, err := sql.Open("sqlite", path)
@@ -238,7 +239,7 @@ func TestTransactionOnOldSnapshotWritesNothing(t *testing.T) {
 }
 
 func TestWaitForWriterEndsWithContext(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -258,7 +259,7 @@ func TestWaitForWriterEndsWithContext(t *testing.T) {
 }
 
 func TestBusyWriterIsNamedAfterBusyTimeout(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{BusyTimeout: 20 * time.Millisecond}), open(t, path, sqlite.Config{})
 	tx, err := other.DB().BeginTx(t.Context(), nil)
 	require.NoError(t, err)
@@ -276,14 +277,14 @@ func rows(t *testing.T, db *sqlite.Backend) (n int) {
 
 func TestHistoryIsTrimmed(t *testing.T) {
 	const history = 10
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db := open(t, path, sqlite.Config{History: history})
 	dbtest.HistoryIsTrimmed(t, db, open(t, path, sqlite.Config{}), history, func() int { return rows(t, db) })
 }
 
 // A file may be replaced by an older copy. A watch that has seen more than the copy has to start over.
 func TestWatchFromUnknownVersionExpires(t *testing.T) {
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	for _, err := range db.Watch(t.Context(), "app", backend.Query{}, r.Version+1) {
@@ -306,7 +307,7 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 
 // A commit flushes the disk. In WAL mode, that is not the default of SQLite.
 func TestCommitsAreFlushed(t *testing.T) {
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	for _, pool := range []*sql.DB{db.Writer(), db.DB()} {
 		var level int
 		require.NoError(t, pool.QueryRow("PRAGMA synchronous").Scan(&level))
@@ -315,7 +316,7 @@ func TestCommitsAreFlushed(t *testing.T) {
 }
 
 func TestFullDiskLosesNothing(t *testing.T) {
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "before", "1")
 	require.NoError(t, err)
 	var pages int
@@ -339,7 +340,7 @@ func TestFullDiskLosesNothing(t *testing.T) {
 }
 
 func TestWatchSeesJoinedTransactionAndOtherHandle(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	var writes []func() error
 	writes = append(writes,
@@ -367,7 +368,7 @@ func TestWatchSeesJoinedTransactionAndOtherHandle(t *testing.T) {
 }
 
 func TestDamagedRecordIsNamed(t *testing.T) {
-	db := open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{})
+	db := open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{})
 	_, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
 	_, err = db.DB().Exec("UPDATE setpoint_log SET record = x'ff'")
@@ -385,7 +386,7 @@ func TestDamagedRecordIsNamed(t *testing.T) {
 
 // Every page of a list is from one snapshot, despite concurrent writes.
 func TestPagedListIsASnapshot(t *testing.T) {
-	path := filepath.Join(tempDir(t), "x.db")
+	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db, other := open(t, path, sqlite.Config{}), open(t, path, sqlite.Config{})
 	const n = 2500
 	require.NoError(t, inTx(t.Context(), db, func(ctx context.Context) error {
@@ -418,7 +419,7 @@ func TestPagedListIsASnapshot(t *testing.T) {
 
 func TestProcessesMayCreateFileConcurrently(t *testing.T) {
 	for range 10 {
-		path := filepath.Join(tempDir(t), "x.db")
+		path := filepath.Join(looptest.MemoryDir(t), "x.db")
 		errs := make(chan error)
 		const handles = 8
 		for i := range handles {
@@ -449,5 +450,5 @@ func TestNoStatementReadsClock(t *testing.T) {
 }
 
 func TestHostileStringsAreData(t *testing.T) {
-	dbtest.HostileStrings(t, open(t, filepath.Join(tempDir(t), "x.db"), sqlite.Config{}))
+	dbtest.HostileStrings(t, open(t, filepath.Join(looptest.MemoryDir(t), "x.db"), sqlite.Config{}))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -26,7 +27,7 @@ func open(t testing.TB, path string, cfg sqlite.Config) *sqlite.Backend {
 func TestSuiteThroughTwoHandles(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Database {
-		path := filepath.Join(tempDir(t), "state.db")
+		path := filepath.Join(looptest.MemoryDir(t), "state.db")
 		cfg := sqlite.Config{History: 2000, Poll: 5 * time.Millisecond}
 		one, two := open(t, path, cfg), open(t, path, cfg)
 		return storetest.Database{

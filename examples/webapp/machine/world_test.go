@@ -23,6 +23,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/examples/webapp/machine"
 	"github.com/setpoint-go/setpoint/examples/webapp/replica"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 // TestMain makes the test binary a replica, and the starter of replicas that a test can crash.
@@ -88,18 +89,7 @@ type world struct {
 // process that one forks would hold the locks of the others until its exec.
 func run(t *testing.T, cfg machine.Config) *world {
 	t.Helper()
-	return runIn(t, tempDir(t), cfg)
-}
-
-// tempDir returns a directory until the test ends. It is in memory if the system has that, because a busy disk delays the tests.
-func tempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "machine")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
+	return runIn(t, looptest.MemoryDir(t), cfg)
 }
 
 func runIn(t *testing.T, dir string, cfg machine.Config) *world {
