@@ -60,7 +60,7 @@ type World struct {
 	Pairs int
 
 	// Budget is how long plans of three to five faults are tried after that, in real time. Defaults to no time. The flag -simtest.budget
-	// replaces it.
+	// replaces it. It must be shorter than the flag -timeout of go test, which is 10 minutes by default.
 	Budget time.Duration
 
 	// Seed chooses the pairs and the random plans. The same seed chooses the same ones, in the same order.
