@@ -156,6 +156,39 @@ func configErrors(t *tree) (problems []string) {
 	return problems
 }
 
+// comparableConfigs wants that no exported Config can be compared: it has a func, a slice, a map, or an array of funcs. Otherwise, the first func
+// field would break programs that compare it.
+func comparableConfigs(t *tree) (problems []string) {
+	for _, f := range t.code {
+		if f.test || within(f.dir, "examples") {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok || !spec.Name.IsExported() || !strings.HasSuffix(spec.Name.Name, "Config") {
+				return true
+			}
+			if fields, ok := spec.Type.(*ast.StructType); ok && !slices.ContainsFunc(fields.Fields.List, cannotCompare) {
+				problems = append(problems, t.at(spec.Pos(), "%s can be compared: add a field _ [0]func()", spec.Name.Name))
+			}
+			return true
+		})
+	}
+	return problems
+}
+
+// cannotCompare reports whether a field makes its struct one that cannot be compared.
+func cannotCompare(field *ast.Field) bool {
+	switch typ := field.Type.(type) {
+	case *ast.FuncType, *ast.MapType:
+		return true
+	case *ast.ArrayType:
+		_, funcs := typ.Elt.(*ast.FuncType)
+		return typ.Len == nil || funcs
+	}
+	return false
+}
+
 // prefixes wants that no text repeats the prefix of a package: an error that wraps a sentinel, a text that a test or a document expects, and
 // the second line of a joined error, which would have none.
 func prefixes(t *tree) (problems []string) {

@@ -28,6 +28,7 @@ var rules = []rule{
 	{"every package is documented, and library packages list their guarantees", packageDocs},
 	{"no package has global state or init", globals},
 	{"functions that take a Config return an error", configErrors},
+	{"a Config is not comparable", comparableConfigs},
 	{"an error text has the prefix of a package once", prefixes},
 	{"every exported type appears in an example", typesInExamples},
 	{"every README feature appears in an example", offersInExamples},

@@ -151,6 +151,9 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"functions that take", "wait/x.go", "package wait\n\nfunc Begun(more ...Config[int]) {}\n", "wait/x.go:3: Begun takes"},
 		{"functions that take", "examples/app/lib/x.go", "package lib\n\nfunc Open(c Config) *File\n", "examples/app/lib/x.go:3: Open takes"},
 
+		{"a Config is", "wait/x.go", "package wait\n\ntype Config struct{ Name string }\n", "wait/x.go:3: Config can be compared"},
+		{"a Config is", "bench/x.go", "package bench\n\ntype (\n\tSizeConfig[T any] struct{ Sizes [2]int }\n)\n", "bench/x.go:4: SizeConfig can be compared"},
+
 		{"an error text", "wait/x.go", "package wait\n\nvar ErrX = errors.New(\"wait: x\")\n\nfunc f() error {\n\treturn fmt.Errorf(\"wait: run %q: %w\", \"a\", ErrX)\n}\n",
 			"wait/x.go:6: the text has the prefix wait twice: ErrX has one"},
 		{"an error text", "bench/x.go", "package bench\n\nfunc (c Config) validate() error { return errors.Join(errs...) }\n",

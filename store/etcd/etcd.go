@@ -50,6 +50,8 @@ type Config struct {
 	// Existing makes Open return an error if the layout key of the prefix is missing, instead of writing it. Set it in programs
 	// that only read: a mistyped prefix then leaves nothing behind.
 	Existing bool
+
+	_ [0]func()
 }
 
 // The part of MaxRequestBytes that a record may not use.

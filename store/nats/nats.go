@@ -49,6 +49,8 @@ type Config struct {
 	// Timeout limits how long a request waits for the reply of the server. While no server answers for JetStream or for the stream, as in an
 	// election of a cluster, Open and Create ask again for as long. Defaults to 5 s.
 	Timeout time.Duration
+
+	_ [0]func()
 }
 
 func (c Config) withDefaults() Config {

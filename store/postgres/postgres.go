@@ -33,6 +33,8 @@ type Config struct {
 	// Listen is the pool that provides the connection for notifications. Set it if the pool of Open goes through a pooler in transaction
 	// mode. Defaults to the pool of Open.
 	Listen *pgxpool.Pool
+
+	_ [0]func()
 }
 
 func (c Config) withDefaults() Config {

@@ -44,6 +44,8 @@ type Config struct {
 	// Existing makes Open return an error if the file or its tables are missing, instead of creating them. Set it in programs
 	// that only read: a mistyped path then leaves no file behind. The error wraps fs.ErrNotExist if the file is missing.
 	Existing bool
+
+	_ [0]func()
 }
 
 func (c Config) validate() error {
