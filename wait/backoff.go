@@ -28,8 +28,8 @@ type Backoff struct {
 	// 0 or negative, the number of attempts is unlimited.
 	Steps int
 
-	// Cap is the longest delay, without jitter. Once the delay has reached Cap, it stays there, and attempts continue. If Cap is
-	// 0 or negative, only the largest time.Duration limits the delay.
+	// Cap is the longest delay, without jitter. Once a growing delay has reached Cap, it stays there, and attempts continue. If
+	// Cap is 0 or negative, only the largest time.Duration limits the delay.
 	Cap time.Duration
 
 	// Rand returns random numbers in [0, 1). Defaults to math/rand/v2's Float64.
@@ -42,8 +42,8 @@ func (b Backoff) Delay(n int) time.Duration {
 	return b.jitter(b.grow(n))
 }
 
-// Delays returns the delays between Steps attempts, in order: Steps-1 delays, or an endless sequence if Steps is 0. Each range
-// over the result starts with the first delay.
+// Delays returns the delays between Steps attempts, in order: Steps-1 delays, or an endless sequence if Steps is 0 or negative.
+// Each range over the result starts with the first delay.
 func (b Backoff) Delays() iter.Seq[time.Duration] {
 	return func(yield func(time.Duration) bool) {
 		for n := 0; b.Steps <= 0 || n < b.Steps-1; n++ {

@@ -33,13 +33,14 @@
 // # Guarantees
 //
 //  1. If a context has ended, no function is called for it, not even once. A run that is due exactly at the deadline of the
-//     context does not start.
+//     context does not start. The exceptions are [Call] and [Group.Start]: they always run their function.
 //  2. Every error that reports the end of a context wraps both the context's Err and its Cause. [Interrupted] recognizes
 //     these errors, and also the timeout of a wait itself ([ErrTimeout]).
 //  3. A loop or a poll never calls its function twice at the same time. [Parallelize] and [SlowStart] call each piece at
 //     most once.
 //  4. A panic in a function of the caller ends neither the process nor any other function. The panic is returned as a
-//     [*PanicError] with its stack, and ends the loop in which it happened. It is never logged and never swallowed.
+//     [*PanicError] with its stack, and ends the loop in which it happened. It is never logged and never swallowed. The
+//     exception is Backoff.Rand, whose panic reaches the caller.
 //  5. A delay is never negative and never overflows, whatever the fields of its [Backoff] are. A Backoff has no state: the
 //     loop counts.
 //  6. [Group.Wait], [Parallelize], and [SlowStart] return after all goroutines that they started have ended. All other

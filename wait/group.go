@@ -20,7 +20,7 @@ type Group struct {
 	failed  failures
 }
 
-// Start runs f(ctx) in a goroutine of its own.
+// Start runs f(ctx) in a goroutine of its own, even if ctx has ended.
 func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
 	place := int(g.started.Add(1))
 
@@ -32,8 +32,8 @@ func (g *Group) Start(ctx context.Context, f func(context.Context) error) {
 	})
 }
 
-// Wait waits until every function has returned. It returns their errors, joined in the order of Start, or nil. It may be called
-// again.
+// Wait waits until every function has returned. It returns their errors, joined in the order of Start, or nil. A function that
+// calls runtime.Goexit has failed too. Wait may be called again, and then returns the same errors and those of later functions.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	return g.failed.join()

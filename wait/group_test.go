@@ -84,3 +84,15 @@ func TestWaitOnEmptyGroupReturnsNil(t *testing.T) {
 	assert.True(t, g.Wait() == nil)
 	assert.True(t, new(wait.Group).Wait() == nil)
 }
+
+func TestCallAndGroupRunFunctionEvenIfContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	runs := 0
+	f := func(ctx context.Context) error { runs++; return ctx.Err() }
+	assert.Equal(t, context.Canceled, wait.Call(ctx, f))
+	var g wait.Group
+	g.Start(ctx, f)
+	assert.ErrorIs(t, g.Wait(), context.Canceled)
+	assert.Equal(t, 2, runs)
+}

@@ -13,8 +13,9 @@ const (
 	NonSliding Pace = false // from start to start; after a run that takes longer, the next run starts at once
 )
 
-// Until runs f, waits for period, runs f again, and so on until ctx ends; then it returns nil. If f panics, Until returns a
-// [*PanicError]. To continue after a panic, run the body of f under [Call].
+// Until runs f, waits for period, runs f again, and so on until ctx ends; then it returns nil. If period is 0 or negative, the
+// runs follow each other without a pause. If f panics, Until returns a [*PanicError]. To continue after a panic, run the body of
+// f under [Call].
 func Until(ctx context.Context, period time.Duration, f func(context.Context)) error {
 	return JitterUntil(ctx, period, 0, Sliding, f)
 }
@@ -38,7 +39,7 @@ func JitterUntil(ctx context.Context, period time.Duration, jitter float64, pace
 // b.Delay(0), after the n-th consecutive failure for b.Delay(n-1). It returns
 //
 //   - nil when ctx ends;
-//   - the error of f after b.Steps consecutive failures, unless Steps is 0;
+//   - the error of f after b.Steps consecutive failures, unless Steps is 0 or negative;
 //   - a [*PanicError] when f panics, whatever Steps is.
 //
 // It counts the other errors of f and drops them, so f should report its errors itself. If f worked for a long time before it

@@ -143,3 +143,18 @@ func TestGoexitInPieceIsAnError(t *testing.T) {
 	err := wait.Parallelize(t.Context(), 3, 1, func(context.Context, int) error { runtime.Goexit(); return nil })
 	assert.ErrorContains(t, err, "Goexit")
 }
+
+func TestGoexitInPieceEndsItsWorker(t *testing.T) {
+	for workers, want := range map[int]int32{1: 1, 2: 9} {
+		var done atomic.Int32
+		err := wait.Parallelize(t.Context(), workers, 9, func(_ context.Context, i int) error {
+			done.Add(1)
+			if i == 0 {
+				runtime.Goexit()
+			}
+			return nil
+		})
+		assert.ErrorContains(t, err, "Goexit")
+		assert.Equal(t, want, done.Load(), "%d workers", workers)
+	}
+}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Condition reports whether a poll is done. If it returns true, the poll returns nil. If it returns an error, the poll returns
-// that error. If it panics, the poll returns a [*PanicError]. If it returns false and nil, the poll calls it again later; so
-// return false and nil for an error that should not end the poll. If ctx has ended and the error wraps its Err, the poll adds
-// the cause.
+// Condition reports whether a poll is done. If it returns an error, the poll returns that error, even if done is true. If it
+// panics, the poll returns a [*PanicError]. If it returns true and nil, the poll returns nil, even if ctx has ended. If it returns
+// false and nil, the poll calls it again later; so return false and nil for an error that should not end the poll. If ctx has
+// ended and the error wraps its Err, the poll adds the cause.
 type Condition func(ctx context.Context) (done bool, err error)
 
 // Start says when a poll calls its condition for the first time.
@@ -32,14 +32,14 @@ func For(ctx context.Context, cond Condition) error {
 // ctx.Err() and the cause. If ctx has already ended, cond is not called, even if start is Immediate.
 //
 // The interval is measured from start to start. After a call that takes longer, one call starts at once, however many were
-// missed. The call after that is back on the grid.
+// missed. The call after that is back on the grid. If interval is 0 or negative, the calls follow each other without a pause.
 func PollUntilContextCancel(ctx context.Context, interval time.Duration, start Start, cond Condition) error {
 	return poll(ctx, Backoff{Duration: interval}, start, NonSliding, cond)
 }
 
 // PollUntilContextTimeout is [PollUntilContextCancel] with a timeout. When timeout has passed, the context of cond ends, and
 // the poll returns an error that wraps [ErrTimeout] and context.DeadlineExceeded. If a call of cond is due at exactly that
-// moment, it is not made. The end of the caller's ctx is not an ErrTimeout.
+// moment, it is not made. So if timeout is 0 or negative, cond is not called. The end of the caller's ctx is not an ErrTimeout.
 func PollUntilContextTimeout(ctx context.Context, interval, timeout time.Duration, start Start, cond Condition) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%w after %v", ErrTimeout, timeout))
 	defer cancel()
@@ -76,6 +76,9 @@ func poll(ctx context.Context, b Backoff, start Start, pace Pace, cond Condition
 			return nil
 		}
 		if n+1 == b.Steps {
+			if err := ended(ctx); err != nil {
+				return fmt.Errorf("wait: condition not met: %w", err) // the end of ctx is not an ErrTimeout
+			}
 			return fmt.Errorf("wait: condition not met: %w after %d steps", ErrTimeout, b.Steps)
 		}
 		delay = b.Delay(n)

@@ -250,3 +250,22 @@ func TestConditionContextEndsWithPoll(t *testing.T) {
 		func(ctx context.Context) (bool, error) { lasting = ctx; return true, nil }))
 	assert.Error(t, lasting.Err(), "its timer is leaked")
 }
+
+func TestCancelDuringLastStepIsNotTimeout(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	err := wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Steps: 2}, func(context.Context) (bool, error) { cancel(errStop); return false, nil })
+	require.ErrorIs(t, err, errStop)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.NotErrorIs(t, err, wait.ErrTimeout)
+
+	ctx, cancel = context.WithCancelCause(t.Context())
+	n := 0
+	err = wait.ExponentialBackoffWithContext(ctx, wait.Backoff{Steps: 2}, func(context.Context) (bool, error) {
+		if n++; n == 2 {
+			cancel(errStop)
+		}
+		return false, nil
+	})
+	require.ErrorIs(t, err, errStop)
+	assert.NotErrorIs(t, err, wait.ErrTimeout, "the steps are used up too, but the caller's context has ended")
+}

@@ -7,7 +7,7 @@ import (
 )
 
 // SlowStart calls piece(ctx, i) for i from 0 to n-1 in batches that double: 1 piece, then 2, then 4, and so on. The pieces of
-// a batch run concurrently, each on its own goroutine. The next batch starts when all of them have succeeded. So if every
+// a batch run concurrently, on as many goroutines. The next batch starts when all of them have succeeded. So if every
 // piece would fail, because of an exhausted quota for example, only one is tried. If none fails, many soon run concurrently.
 //
 // If a piece fails or panics, its batch is the last; the other pieces of the batch are not stopped. When ctx ends, no further
