@@ -22,7 +22,8 @@ type Config struct {
 	OnAttempt func(ctx context.Context, a Attempt)
 }
 
-// Attempt describes one call of the retried function to Config.OnAttempt.
+// Attempt describes one call of the retried function to Config.OnAttempt. If the context ends during the wait after an attempt,
+// no attempt has Last set.
 type Attempt struct {
 	Number int           // counted from 1
 	Err    error         // the error that the function returned

@@ -20,7 +20,7 @@ func Permanent(err error) error {
 
 // After marks err as a failure to retry after d, without jitter, instead of after the backoff's delay. It counts as an attempt
 // like every other failure. If d is 0 or negative, the backoff decides. Config.Retriable and Steps decide whether there is
-// another attempt. After(nil, d) is nil.
+// another attempt. If err is one of [NotYet], After changes only its delay: it remains unfinished. After(nil, d) is nil.
 //
 // Your own error type has the same effect if it has a method RetryAfter() time.Duration.
 func After(err error, d time.Duration) error {

@@ -272,3 +272,14 @@ func TestPanicsPassThrough(t *testing.T) {
 		_ = retry.Do(t.Context(), retry.Config{}, func(context.Context) error { panic("boom") })
 	})
 }
+
+func TestNoAttemptIsLastIfContextEndsDuringWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		var seen []retry.Attempt
+		cfg := retry.Config{Backoff: doubling(0), OnAttempt: func(_ context.Context, a retry.Attempt) { seen = append(seen, a) }}
+		require.ErrorIs(t, retry.Do(ctx, cfg, newScript(errBusy, errBusy).run), context.DeadlineExceeded)
+		assert.Equal(t, []retry.Attempt{{Number: 1, Err: errBusy, Delay: time.Second}}, seen)
+	})
+}

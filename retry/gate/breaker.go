@@ -29,10 +29,10 @@ import (
 // trial, until a trial succeeds or fails. If a trial has not returned after OpenFor, the breaker lets another call through. So a call that
 // never returns does not keep the breaker open.
 //
-// A call that returns nil is a success. A call that panics, or whose error BreakerConfig.Counts counts, is a failure. Other calls are
-// neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and [retry.Permanent], with which a working
-// service refuses a call. A call counts only if the breaker has not opened or closed since it let that call through. So a call that began
-// before the breaker opened decides nothing if it ends during the trial.
+// A call that returns nil is a success. A call that panics or calls runtime.Goexit, or whose error BreakerConfig.Counts counts, is a
+// failure. Other calls are neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and
+// [retry.Permanent], with which a working service refuses a call. A call counts only if the breaker has not opened or closed since it let
+// that call through. So a call that began before the breaker opened decides nothing if it ends during the trial.
 //
 // All methods are safe for concurrent use.
 type Breaker struct {
@@ -67,7 +67,8 @@ type BreakerConfig struct {
 	// retry.Permanent.
 	Counts func(error) bool
 
-	// Logger receives each change of state, which no caller sees. Defaults to slog.Default().
+	// Logger receives a warning each time that the breaker opens, and a message when it closes. No caller sees that. Defaults to
+	// slog.Default().
 	Logger *slog.Logger
 }
 

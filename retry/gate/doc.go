@@ -14,24 +14,26 @@
 //
 // A refused caller gets a place in line, and the error names the time of the place. Places are as far apart as the rate allows, so callers
 // do not all come back at the same time. Within a reconcile, the limiter learns the key from the context, and keeps its place. No later
-// caller gets in before it. The key gets in at its time, even if it comes back slightly late. If an event brings the key back early, the
-// key keeps its place.
+// caller gets in before the time of the place. The key gets in at its time, even if it comes back slightly late. If it comes back so late
+// that later places have used its calls, it is refused again, and keeps its place. If an event brings the key back early, the key keeps its
+// place too.
 //
 // If a reconcile makes several calls, the limiter may refuse one in the middle, and the reconcile starts again from the beginning. Its new
 // place has room for twice the calls that it has made, up to the burst. So each attempt gets further. Choose a burst of at least the number
 // of calls of one reconcile, or put all of them into one [Limiter.Do].
 //
 // A place is dropped ten seconds after its time if its key has not come back, and ten seconds after the last call of its reconcile if that
-// makes no other. Then other callers may use its calls. So neither a deleted key nor a reconcile that hangs wastes its place.
+// makes no other, and when that reconcile ends. Then other callers may use its calls. So neither a deleted key nor a reconcile that hangs
+// wastes its place. The time of a Retry-After does not count.
 //
-// Outside a reconcile, the limiter cannot distinguish callers. It gives them different times, so that they do not come back together, but
-// no places.
+// Outside a reconcile, the limiter cannot distinguish callers. It gives them different times, spread over up to a minute, so that they do
+// not come back together, but no places.
 //
 // # Guarantees
 //
 //  1. In any time t, a Limiter lets at most burst + t * perSecond calls through.
 //  2. Do never waits. It calls its function at once, or returns an error for which [retry.IsNotYet] is true, with a positive
-//     delay. If the context has ended, Do returns its cause instead.
+//     delay. If the context has ended, Do returns an error that wraps its cause instead.
 //  3. Keys of controllers get in first come, first served, except for keys that come back late.
 //  4. All keys get through eventually, however many there are, if no reconcile makes more calls than the burst, or waits for ten seconds
 //     before its next call.

@@ -373,3 +373,26 @@ func TestSlowestLimitDoesNotOverflow(t *testing.T) {
 		l.CheckInvariants(t)
 	})
 }
+
+func TestKeyWhoseCallWasUsedKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, s := gate.NewLimiter(1, 1), &service{}
+		do := func(key string) time.Duration {
+			ctx, end := attempt(t.Context(), key)
+			defer end()
+			d, _ := retry.Delay(l.Do(ctx, s.call))
+			l.CheckInvariants(t)
+			return d
+		}
+		require.Zero(t, do("x"))
+		require.Equal(t, time.Second, do("a"))
+		require.Equal(t, 2*time.Second, do("b"))
+		time.Sleep(2 * time.Second)
+		require.Zero(t, do("b"), "at its time; there is one call, and a is a second late")
+		assert.Equal(t, time.Second, do("a"))
+		assert.Equal(t, 1, l.Places(), "that of a")
+		assert.Equal(t, 2*time.Second, do("c"), "after a")
+		time.Sleep(time.Second)
+		assert.Zero(t, do("a"))
+	})
+}

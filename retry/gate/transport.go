@@ -23,7 +23,7 @@ const shortBody = 100 * time.Millisecond
 // Transport returns a RoundTripper that sends requests through base within the limit. Each request is a call as in [Limiter.Do]: a request
 // that comes too early is not sent. A nil base means http.DefaultTransport.
 //
-// If the server responds with 429, or with 503 and a Retry-After, RoundTrip closes the body and returns an error of
+// If the server responds with 429, or with 503 and a valid Retry-After, RoundTrip closes the body and returns an error of
 // [retry.NotYet]. Until the time of the Retry-After, the limiter refuses all other requests too: for at least a second and at
 // most an hour. After a 429 without a valid Retry-After, it refuses them for five seconds. All other responses are returned
 // unchanged.
