@@ -86,9 +86,9 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	q.add(key, d, delayed, AddOptions{})
 }
 
-// AddWith adds key according to opts. It is the general form of Add, AddAfter, and AddRateLimited. It reports whether key comes back
-// because of this call. It returns false after a shutdown, for a failure that spends the budget of key, and for a failure of a parked key.
-// It panics if both After and At are set, or if Policy is unknown.
+// AddWith adds key according to opts. It is the general form of Add, AddAfter, and AddRateLimited. It returns false if it does not ask for
+// an attempt: after a shutdown, for a failure that spends the budget of key, and for a failure of a parked key. Otherwise it returns true,
+// even if key comes back earlier for another reason. It panics if both After and At are set, or if Policy is unknown.
 func (q *Queue[K]) AddWith(key K, opts AddOptions) bool {
 	d, how := opts.After, debounced
 	if d != 0 {

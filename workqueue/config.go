@@ -15,7 +15,7 @@ import (
 // Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff per key.
 // Features that are not configured cost nothing.
 type Config[K comparable] struct {
-	// Name identifies the queue in the log. Defaults to "workqueue".
+	// Name identifies the queue in the log and in errors. Defaults to "workqueue".
 	Name string
 
 	// RateLimiter computes the delays of AddRateLimited from the failures that the queue has counted: see Backoff. Do not share a
@@ -32,8 +32,8 @@ type Config[K comparable] struct {
 
 	// Aging is the waiting time that is worth one priority. A key of priority r overtakes a ready key of a lower priority p only if it
 	// became ready within (r-p) times Aging after it. With groups, this holds for the keys whose turn it is in their priority. If
-	// Timestamps is off, keys that became ready before the first use of a priority other than 0 count as ready since that use. Defaults to
-	// 10 s. A negative value turns aging off: a key of low priority waits as long as there are keys of higher priority.
+	// neither Timestamps nor Group is set, keys that became ready before the first use of a priority other than 0 count as ready since that
+	// use. Defaults to 10 s. A negative value turns aging off: a key of low priority waits as long as there are keys of higher priority.
 	Aging time.Duration
 
 	// Group returns the name of a key's group. Within a priority, the groups that have keys to dispatch take turns, and each group is first
@@ -47,9 +47,9 @@ type Config[K comparable] struct {
 
 	// Debounce delays an added key until this time, the quiet time, has passed without another Add of the key. Zero is none.
 	//
-	// It applies to an Add, or an AddWith without After, At, and RateLimited, of a key that is absent, in process, or parked. When the
-	// quiet time is over, the key changes state as the column Add of the contract says. Until then, the Add changes neither the state nor
-	// the other deadlines. Ready and dirty keys are not debounced. Additions with a delay are not debounced either, not even with a delay
+	// It applies to an Add, or an AddWith without After, At, RateLimited, and Final, of a key that is absent, in process, or parked. When
+	// the quiet time is over, the key changes state as the column Add of the contract says. Until then, the Add changes neither the state
+	// nor the other deadlines. Ready and dirty keys are not debounced. Additions with a delay are not debounced either, not even with a delay
 	// of zero: AddAfter(key, 0) acts at once.
 	//
 	// The quiet time ends early when something else makes the key ready or dirty, and when Cancel is called. A shutdown makes keys in their
@@ -66,8 +66,8 @@ type Config[K comparable] struct {
 	// 0, waiting workers notice within a minute. Nil is no limit.
 	DispatchLimit *rate.Limiter
 
-	// Timestamps records when each key entered its state, for Snapshot and Stats. It costs two readings of the clock and 72 bytes per key.
-	// It is always on if a hook needs it.
+	// Timestamps records when each key entered its state, for Snapshot, All, Info, Stats, Totals, and OldestReady. It costs 72 bytes per
+	// key, and a reading of the clock when a key becomes ready, is dispatched, and is done. It is always on if a hook needs it.
 	Timestamps bool
 
 	// Hooks observe the queue.
@@ -116,8 +116,8 @@ func notNegative[N int | time.Duration](field string, n N) error {
 }
 
 // Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may run
-// concurrently. A hook runs in the goroutine of the call that caused it, or of the timer if a deadline caused it. Hooks should be fast.
-// Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
+// concurrently. A hook runs in the goroutine of the call that caused it, or of the timer if a deadline caused it. It runs after the call has
+// taken effect. So Dispatched may be called for a key before Added is. Hooks should be fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
 //
 //	workqueue_adds_total                     Added
 //	workqueue_depth                          Stats: Ready + Dirty
@@ -130,8 +130,8 @@ func notNegative[N int | time.Duration](field string, n N) error {
 // [Queue.Totals] gives the same counts and durations without hooks.
 type Hooks[K comparable] struct {
 	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or debounced
-	// addition is reported when it is due. So the depth is the number of Added calls minus that of Dispatched calls, except for canceled
-	// keys.
+	// addition is reported when it is due. So, once the calls have returned, the depth is the number of Added calls minus that of
+	// Dispatched calls, except for canceled keys.
 	Added func(key K)
 
 	// Dispatched reports that a worker got a key, and how long the key was ready. Delays and the previous attempt do not count.
@@ -140,15 +140,15 @@ type Hooks[K comparable] struct {
 	// Done reports that a worker is done with a key, and how long the key was in process.
 	Done func(key K, took time.Duration)
 
-	// Delayed reports the delay of an AddAfter, of an AddRateLimited unless it parks the key, and of an AddWith with After, At, or
-	// RateLimited. Delayed is called even if the call schedules nothing. That happens if the delay is zero, an earlier deadline stands, or
-	// the key is about to be tried anyway.
+	// Delayed reports the delay of an AddAfter, of an AddRateLimited, and of an AddWith with After, At, or RateLimited. It does not report
+	// a failure that spends the budget, nor one of a parked key. Delayed is called even if the call schedules nothing. That happens if the
+	// delay is zero, if the deadline that the key already has stands, or if the key is about to be tried anyway.
 	Delayed func(key K, d time.Duration)
 
-	// Parked reports that a key has spent its budget, after this number of attempts.
+	// Parked reports that a key was parked, after this number of failed attempts.
 	Parked func(key K, attempts int)
 
-	// StrayDone reports a Done of a key that is not in process. Defaults to an error in the log.
+	// StrayDone reports a Queue.Done of a key that is not in process. Defaults to an error in the log. An Item.Done is never reported.
 	StrayDone func(key K)
 }
 

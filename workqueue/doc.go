@@ -23,14 +23,16 @@
 //  5. No worker waits while a key may be dispatched.
 //  6. A key has at most one wake-up and one backoff. Unless a [Policy] says otherwise, the earliest of each kind counts. None
 //     comes early, and they come in the order of their times.
-//  7. Only Cancel, a Policy, and a shutdown drop a wake-up. A backoff ends when its key becomes ready or dirty, and with Forget.
+//  7. Only Cancel, a Policy, and a shutdown drop a wake-up. A backoff also ends when its key becomes ready or dirty or has spent its
+//     budget, and with Forget.
 //  8. After a shutdown, every ready key is still dispatched. Take and Run return only when no key can become ready anymore.
 //     Drain returns nil only when no key is ready or in process.
 //  9. A call has taken effect when it returns.
 //  10. The queue frees the memory of a burst of keys.
 //  11. No key waits forever behind higher priorities: see Config.Aging.
 //  12. Groups take turns, and none exceeds Config.GroupLimit.
-//  13. A failed key has a backoff, is ready or dirty, or is parked. Only Cancel, Forget, DropParked, and a shutdown end this.
+//  13. A failed key has a backoff, is ready or dirty, or is parked, at the latest with its Done. Only Cancel, Forget, DropParked, and a
+//     shutdown end this.
 //  14. One count of failures decides NumRequeues, Item.Attempt, the budget, and the backoff.
 //  15. The timer and a shutdown hold the lock for a batch of keys at a time.
 package workqueue

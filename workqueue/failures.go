@@ -19,12 +19,12 @@ const maxFailures = math.MaxInt32
 //
 // # The count
 //
-// Each call counts one failure, unless the key is parked. So does an AddWith with RateLimited. The queue remembers the count
+// Each call counts one failure, unless the key is parked. So does an AddWith with RateLimited or Final. The queue remembers the count
 // while it has the key, and for an hour after that. The count returns to zero
 //
 //   - with Forget, unless the key is parked;
 //   - when a parked key is revived or dropped, or a key that would be parked becomes ready instead;
-//   - when the hour is over.
+//   - when the hour is over, except after a shutdown.
 //
 // # The backoff
 //

@@ -206,3 +206,51 @@ func TestHooksMayCallTheQueue(t *testing.T) {
 		require.EqualValues(t, 7, calls.Load())
 	})
 }
+
+// A hook runs after the call has taken effect, so another goroutine may be faster.
+func TestDispatchedMayPrecedeAdded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls []string
+		slow := make(chan struct{})
+		q := must(workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
+			Added:      func(string) { <-slow; calls = append(calls, "added") },
+			Dispatched: func(string, time.Duration) { calls = append(calls, "dispatched") },
+		}}))
+		added := make(chan struct{})
+		go func() { q.Add("k"); close(added) }()
+		synctest.Wait()
+		item, ok := q.TryTake()
+		require.True(t, ok)
+		close(slow)
+		<-added
+		require.Equal(t, []string{"dispatched", "added"}, calls)
+		item.Done()
+	})
+}
+
+// A failure that spends the budget has no delay, even if the key is not parked, because it is ready.
+func TestSpentFailureIsNotReportedAsDelayed(t *testing.T) {
+	delayed, parked := 0, 0
+	q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1, Hooks: workqueue.Hooks[string]{
+		Delayed: func(string, time.Duration) { delayed++ },
+		Parked:  func(string, int) { parked++ },
+	}}))
+	q.Add("k")
+	require.False(t, q.AddWith("k", workqueue.AddOptions{RateLimited: true, After: time.Second}))
+	require.Equal(t, workqueue.Stats{Ready: 1}, q.Stats())
+	require.Zero(t, delayed)
+	require.Zero(t, parked)
+	require.Zero(t, q.Totals().Delayed)
+}
+
+func TestStrayDoneOfItemIsNotReported(t *testing.T) {
+	stray := 0
+	q := must(workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{StrayDone: func(string) { stray++ }}}))
+	q.Add("k")
+	item, _ := q.TryTake()
+	item.Done()
+	item.Done()
+	require.Zero(t, stray)
+	q.Done("k")
+	require.Equal(t, 1, stray)
+}

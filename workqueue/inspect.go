@@ -21,7 +21,7 @@ type Stats struct {
 	Ready      int // can be dispatched, now or when a limit allows it
 	InProcess  int // dispatched and not done
 	Dirty      int // in process, and added again meanwhile
-	Delayed    int // with a deadline; such a key may also be ready or in process
+	Delayed    int // with a deadline; such a key may also be ready, in process, or parked
 	Parked     int // with a spent budget
 	Remembered int // known only for past failures
 
@@ -208,7 +208,7 @@ func (q *Queue[K]) Ready() []K {
 // Totals is what a [Queue] has done since [New].
 type Totals struct {
 	Added   uint64 // additions that made a key ready or dirty: see Hooks.Added
-	Delayed uint64 // additions with a delay, and failures that did not park their key: see Hooks.Delayed
+	Delayed uint64 // additions with a delay, and failures that did not spend the budget of their key: see Hooks.Delayed
 
 	// Waited has, for each dispatch, how long the key had been ready. Worked has, for each Done, how long the key had been in process. Both
 	// are empty without Config.Timestamps.

@@ -28,9 +28,10 @@ const (
 	maxDelay  = 1000 * time.Second
 )
 
-// Backoff returns how long key waits after this number of failures in a row, the latest included. For a limiter of this package, it is a
-// function of this number; the limiter's own count is neither used nor changed. For any other limiter, Backoff returns the result of When.
-// A nil limiter is [DefaultControllerRateLimiter].
+// Backoff returns how long key waits after this number of failures in a row, the latest included. For the Item limiters of this package, it
+// depends only on this number, and on chance if there is jitter; the limiter's own count is neither used nor changed. A [MaxOfRateLimiter]
+// and a [WithMaxWaitRateLimiter] combine the backoffs of their limiters. For any other limiter, such as a [BucketRateLimiter], Backoff
+// returns the result of When. A nil limiter is [DefaultControllerRateLimiter].
 func Backoff[K comparable](limiter RateLimiter[K], key K, failures int) time.Duration {
 	before := max(failures-1, 0)
 	// A type from another package that embeds one of these does not match a case. So its own When is called.

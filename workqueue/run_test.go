@@ -134,3 +134,18 @@ func TestRunReplacesWorkerAfterGoexit(t *testing.T) {
 		require.NoError(t, q.CheckInvariants())
 	})
 }
+
+func TestGracefulStopAfterShutDownAddsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newQueue()
+		q.Add("k")
+		ctx, cancel := context.WithCancel(t.Context())
+		require.NoError(t, q.Run(ctx, 1, func(ctx context.Context, _ workqueue.Item[string]) error {
+			q.ShutDown()
+			cancel()
+			return ctx.Err()
+		}))
+		require.Equal(t, workqueue.Stats{}, q.Stats())
+		require.NoError(t, q.Drain(t.Context()))
+	})
+}

@@ -148,6 +148,8 @@ func TestEveryMethodRejectsKeyUnequalToItself(t *testing.T) {
 			"Forget":         func() { q.Forget(key) },
 			"NumRequeues":    func() { q.NumRequeues(key) },
 			"DropParked":     func() { q.DropParked(key) },
+			"TryTakeKey":     func() { q.TryTakeKey(key) },
+			"Info":           func() { q.Info(key) },
 		} {
 			require.Panics(t, call, "%s of %v", name, key)
 			require.Equal(t, workqueue.Stats{}, q.Stats())

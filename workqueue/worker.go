@@ -297,7 +297,8 @@ var errGoexit = errors.New("work called runtime.Goexit")
 //
 //   - calls Forget if work returned nil;
 //   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps its cause or its Err. This
-//     is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run;
+//     is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run. After a shutdown it is
+//     not added;
 //   - counts and logs a failure if work returned any other error, with its text as the reason. The key comes back after a
 //     backoff, or is parked;
 //   - counts a failure in the same way if work called runtime.Goexit, and starts another worker.
