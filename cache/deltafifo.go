@@ -19,8 +19,8 @@ type DeltaFIFOConfig[K comparable, T any] struct {
 
 	// Transform changes an object before it is queued, usually to drop unneeded fields. It is called once for each object passed to Add,
 	// Update, Delete or Replace, in the goroutine of the caller and without locks. It is not called for tombstones and Syncs: their objects
-	// have already been transformed. If it returns an error, the call returns that error and changes nothing. Nil leaves objects as they
-	// are.
+	// have already been transformed. If it returns an error, the call returns an error that wraps it, and changes nothing. Nil leaves
+	// objects as they are.
 	Transform func(T) (T, error)
 
 	// Equal reports whether a listed object is the same as the known one, usually by comparing versions. It is called for the
@@ -108,8 +108,8 @@ func (f *DeltaFIFO[K, T]) Add(obj T, v uint64) error { return f.change(Added, ob
 // Update reports a changed object. Otherwise it is like Add.
 func (f *DeltaFIFO[K, T]) Update(obj T, v uint64) error { return f.change(Updated, obj, v) }
 
-// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. If the consumer does not know the key, the
-// deletion is dropped.
+// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. If the key is not among the KnownObjects when its
+// turn comes, the deletion is dropped.
 func (f *DeltaFIFO[K, T]) Delete(obj T, v uint64) error { return f.change(Deleted, obj, v) }
 
 func (f *DeltaFIFO[K, T]) change(t DeltaType, obj T, v uint64) error {
@@ -163,8 +163,8 @@ func (f *DeltaFIFO[K, T]) Len() int {
 }
 
 // HasSynced reports whether the whole first list has been processed: each object, and each deletion that the list revealed. Processing that
-// ended with an error counts as well. HasSynced is true at once if the first call is Add, Update or Delete, or if the first list and the
-// cache are both empty.
+// ended with an error counts as well. HasSynced is true at once if the first call is Add, Update or Delete, or if the first list leaves
+// nothing to process: because the list and the cache are both empty, or because all objects are Equal.
 func (f *DeltaFIFO[K, T]) HasSynced() bool {
 	select {
 	case <-f.synced:

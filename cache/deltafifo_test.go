@@ -361,3 +361,10 @@ func TestPanickingReplaceDoesNotHideDeletionFromAnother(t *testing.T) {
 	require.NoError(t, f.Replace(nil, 3))
 	require.Equal(t, []string{"a: Deleted? 1"}, drain(t, f, x.Indexer))
 }
+
+func TestWithoutKnownObjectsDeletionOfUnseenObjectIsReported(t *testing.T) {
+	f := newFIFO(nil)
+	require.NoError(t, f.Add(a(1), 1))
+	require.NoError(t, f.Delete(a(2), 2))
+	require.Equal(t, []string{"a: Deleted 2"}, drain(t, f, newPods()))
+}

@@ -26,27 +26,26 @@
 //	           Replace Bookmark        ^                                 |
 //	                                   +---------- KnownObjects ---------+
 //
-// Keys, and values of indexes, may have any comparable type. If a key or value is not equal to itself (NaN), or is an interface with
-// an incomparable value, the call panics and changes nothing.
+// Keys, and values of indexes, may have any comparable type. A call that would store a key or value that is not equal to itself (NaN)
+// panics and changes nothing, and a search for one finds nothing. A call with an interface that holds an incomparable value panics.
 //
 // # Guarantees
 //
 //  1. Objects are shared, never copied. An object in a cache must not be changed.
 //  2. [Indexer.Get], [Indexer.Len] and [Indexer.All] never wait. A reader of an [Index] waits for a writer only while the writer changes a
-//     few lists, even during [Indexer.Replace] and when memory is freed. A writer waits for such a reader only if the write changes an
-//     index, and only while the reader reads 64 objects. No user code runs during either wait.
+//     few lists, even during [Indexer.Replace] and when memory is freed. A writer waits for such a reader only if the write adds or
+//     removes an object or changes an index, and only while the reader reads 64 objects. No user code runs during either wait.
 //  3. At every moment, an Indexer and its indexes hold the same objects. A user function that panics changes nothing.
 //  4. An iterator yields each object that is present the whole time exactly once, in order of entry. It yields no object
 //     twice. It copies at most 64 objects at a time, and allocates nothing. A [Snapshot] never changes.
 //  5. A [DeltaFIFO] returns keys in the order in which they were added, each with its merged changes. A key that changes
 //     while it waits keeps its place. A key that changes while it is processed waits again.
 //  6. A DeltaFIFO merges the changes of one key to at most two deltas. A consumer that applies them reaches the same state. A
-//     deletion is never merged with the creation that follows it. An object that was created and deleted before the
-//     consumer saw it is not reported.
-//  7. A DeltaFIFO reports the deletion of every key that is gone, even if the source's watch missed it: [DeltaFIFO.Replace] compares the
-//     list with the known keys, the waiting keys, and the key being processed. It does not report the deletion of a key that the consumer
-//     never saw. With Equal in [DeltaFIFOConfig], it does not report listed objects that are equal to the known ones, unless something else
-//     happened to their keys.
+//     deletion is never merged with the creation that follows it.
+//  7. With KnownObjects in [DeltaFIFOConfig], a DeltaFIFO reports the deletion of every key that is gone, even if the source's watch missed
+//     it: [DeltaFIFO.Replace] compares the list with the known keys, the waiting keys, and the key being processed. It does not report the
+//     deletion of a key that the consumer does not know, such as that of an object created and deleted before the consumer saw it. With
+//     Equal, it does not report listed objects that are equal to the known ones, unless something else happened to their keys.
 //  8. Every change up to [DeltaFIFO.Version] has been processed without an error, or needs no processing.
 //  9. Memory use follows the number of objects: maps and lists shrink as they empty.
 //

@@ -38,7 +38,7 @@ type Index[I, K comparable, T any] struct {
 // and a repeated value counts once. It should return few: the cost of a write grows with the square of their number. values may read x but
 // must not write to it. Objects that are already in x are indexed before AddIndex returns.
 //
-// If values panics, x stays as it was. AddIndex and writes panic if a value is not equal to itself (a NaN).
+// If values panics, x stays as it was. AddIndex and writes panic if a value is not equal to itself (a NaN). AddIndex panics if values is nil.
 func AddIndex[I, K comparable, T any](x *Indexer[K, T], values func(T) []I) *Index[I, K, T] {
 	if values == nil {
 		panic("cache: AddIndex: the index function is nil")

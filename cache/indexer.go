@@ -10,9 +10,9 @@ import (
 // Indexer holds objects by key, and by any number of indexes ([AddIndex]). It shares objects with the caller and never copies them, so an
 // object in it must not be changed. To replace an object, [Indexer.Upsert] a new one with the same key.
 //
-// Get, Len, and All take no lock: they never wait, and no writer waits for them. A reader of an index waits for a write that changes an
-// index only while that write changes a few lists. Such a write waits for a reader only while the reader reads 64 objects. Neither ever
-// waits for user code.
+// Get, Len, and All take no lock: they never wait, and no writer waits for them. A reader of an index waits for a write that adds or removes
+// an object, or changes an index, only while that write changes a few lists. Such a write waits for a reader only while the reader reads 64
+// objects. Neither ever waits for user code.
 //
 // The key function and the index functions run in the goroutine of the writer, before anything has changed. If one panics, the Indexer
 // stays as it was. They may read the Indexer, but writing to it from them would deadlock.
@@ -75,7 +75,7 @@ func (x *Indexer[K, T]) All() iter.Seq2[K, T] {
 }
 
 // Upsert stores obj. If there is an object with the same key, obj replaces it, and Upsert returns it. An update that changes no index value
-// takes no lock that readers take, and allocates nothing if T is a pointer.
+// takes no lock that readers take, and allocates nothing if T is a pointer and no [Snapshot] shares the memory.
 func (x *Indexer[K, T]) Upsert(obj T) (old T, existed bool) {
 	key := x.keyOf(obj)
 	hash := x.objects.Load().hash(key)

@@ -241,3 +241,18 @@ func TestNilFunctionsPanic(t *testing.T) {
 		cache.AddIndex[string, string](newPods(), nil)
 	})
 }
+
+func TestSearchForNaNFindsNothing(t *testing.T) {
+	x := cache.NewIndexer(func(f float64) float64 { return f })
+	x.Upsert(1)
+	ix := cache.AddIndex(x, func(f float64) []float64 { return []float64{f} })
+	_, ok := x.Get(math.NaN())
+	require.False(t, ok)
+	_, ok = x.Delete(math.NaN())
+	require.False(t, ok)
+	require.Zero(t, ix.Len(math.NaN()))
+	for range ix.All(math.NaN()) {
+		t.Fatal("found")
+	}
+	require.Equal(t, 1, x.Len())
+}

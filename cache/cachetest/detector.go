@@ -32,7 +32,7 @@ type record[T any] struct {
 
 // DetectMutations watches the objects of x until the test ends: those that are already in it, and those that are stored later. If one is
 // changed, tb fails. It adds an index to x, so each write to x walks through the object. It continues to watch objects that were deleted
-// from x.
+// from x, but not those whose key got another object.
 func DetectMutations[K comparable, T any](tb testing.TB, x *cache.Indexer[K, T], key cache.KeyFunc[K, T]) *MutationDetector[K, T] {
 	d := &MutationDetector[K, T]{tb: tb, key: key, byKey: make(map[K]*record[T])}
 	cache.AddIndex(x, func(obj T) []struct{} {

@@ -170,3 +170,21 @@ func TestMutationsAreReportedOnceInKeyOrder(t *testing.T) {
 		t.Fatalf(`w.errors[2] = %q, want it to contain ".u is 2, was 1"`, w.errors[2])
 	}
 }
+
+func TestReplacedObjectIsComparedOnceMoreAndReportedByCheck(t *testing.T) {
+	w := &witness{}
+	x := cache.NewIndexer(thingName)
+	d := cachetest.DetectMutations(w, x, thingName)
+	old := &thing{name: "a"}
+	x.Upsert(old)
+	old.u = 1
+	x.Upsert(&thing{name: "a", u: 5})
+	old.u = 2 // nobody watches it anymore
+	if len(w.errors) != 0 {
+		t.Fatalf("w.errors = %q, want none before Check", w.errors)
+	}
+	d.Check()
+	if len(w.errors) != 1 || !strings.Contains(w.errors[0], ".u is 1, was 0") {
+		t.Fatalf("w.errors = %q, want one that contains .u is 1, was 0", w.errors)
+	}
+}

@@ -9,8 +9,9 @@
 //
 // # Guarantees
 //
-//  1. An object that was changed after it was stored is reported, with its key and each path that differs. The report comes when its key is
-//     stored again, when [MutationDetector.Check] is called, or at the end of the test, whichever is first.
+//  1. An object that was changed after it was stored is reported, with its key and each path that differs. The report comes when
+//     [MutationDetector.Check] is called, or at the end of the test, whichever is first. It includes changes that were made
+//     before the key was stored again.
 //  2. Each change is reported once.
 //  3. The objects are read, never written or copied; types need no methods, and unexported fields count.
 package cachetest

@@ -12,7 +12,7 @@ import (
 
 // Config is the configuration of a [Cache]. Its zero value can be used.
 type Config struct {
-	// TTL is the longest time for which a write is remembered. Defaults to one minute.
+	// TTL is the longest time for which a write is remembered, and also a deletion that the cache has shown. Defaults to one minute.
 	TTL time.Duration
 
 	// Limit is the maximum number of remembered writes, and also of remembered deletions that the cache has shown. Beyond it, the oldest is
@@ -21,7 +21,7 @@ type Config struct {
 
 	// Version returns a version up to which the underlying cache shows every change, such as informer.Informer.Version. It must count the
 	// changes of all objects together, as the versions of a store do. With Version, a Cache forgets the write of an object that the
-	// underlying cache lacks as soon as the underlying cache is past the write. Nil means that the version is not known.
+	// underlying cache lacks as soon as Version has reached the version of the write. Nil means that the version is not known.
 	Version func() uint64
 
 	_ [0]func() // not comparable
@@ -47,9 +47,9 @@ func (cfg Config) validate() error {
 // Cache shows another cache as it will be when it has caught up with the writes of this process. Versions decide which of two states of an
 // object is newer. They increase with every change to an object, even when it is deleted and created again.
 //
-// A Cache forgets a write when the underlying cache shows the write, something newer, or the deletion of the object. It
-// also forgets a write after [Config].TTL, or if there are more than [Config].Limit writes. Without a write, Get returns
-// the object of the underlying cache.
+// A Cache forgets a write when the underlying cache shows the write, something newer, or the deletion of the object. It notices
+// that when Get, All, or a reader of ByIndex reads the key. It also forgets a write after [Config].TTL, or if there are more than
+// [Config].Limit writes. Without a write, Get returns the object of the underlying cache.
 //
 // If the underlying cache lacks an object that was written, either it has not seen the write yet, or it has already seen the deletion.
 // [Config].Version tells the two apart. [Cache.OnDelete] does so for deletions that an informer reports. Use at least one of them:
@@ -109,8 +109,8 @@ func (c *Cache[K, T]) Wrote(obj T) {
 	c.remember(c.key(obj), write[T]{obj: obj, version: c.version(obj)})
 }
 
-// WroteDeletion remembers the deletion of an object that had the given version: Get does not find the key until the underlying cache shows
-// a newer object. WroteDeletion does nothing if a newer write to the key is remembered, or if the underlying cache has already shown the
+// WroteDeletion remembers the deletion of an object that had the given version: while it is remembered, Get does not find the key until
+// the underlying cache shows a newer object. WroteDeletion does nothing if a newer write to the key is remembered, or if the underlying cache has already shown the
 // deletion.
 func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
 	c.remember(key, write[T]{version: version, deleted: true})
@@ -141,7 +141,7 @@ func (c *Cache[K, T]) OnDelete(gone cache.Tombstone[K, T]) {
 	}
 }
 
-// Len returns the number of remembered writes.
+// Len returns the number of remembered writes. They include those that the underlying cache has shown since their keys were last read.
 func (c *Cache[K, T]) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

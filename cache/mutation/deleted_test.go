@@ -110,3 +110,34 @@ func TestIndexReadShowsOwnWrites(t *testing.T) {
 		break
 	}
 }
+
+func TestIndexReadHasOrderOfIndex(t *testing.T) {
+	x, o := newCache(t, mutation.Config{})
+	byNode := cache.AddIndex(x, podNodes)
+	x.Upsert(&pod{name: "a", n: 1})
+	x.Upsert(&pod{name: "b", n: 1, nodes: []string{"1"}})
+	x.Upsert(&pod{name: "a", n: 2, nodes: []string{"1"}})
+	require.Equal(t, []string{"a", "b"}, names(o.All()))
+	require.Equal(t, []string{"b", "a"}, names(mutation.ByIndex(o, byNode).All("1")))
+}
+
+func TestCacheNoticesProgressOnlyWhenKeyIsRead(t *testing.T) {
+	x, o := newCache(t, mutation.Config{})
+	o.Wrote(a(2))
+	x.Upsert(a(2))
+	require.Equal(t, 1, o.Len())
+	shows(t, o, 2)
+	require.Zero(t, o.Len())
+}
+
+func TestForgottenDeletionNoLongerHidesObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, o := newCache(t, mutation.Config{TTL: time.Second})
+		x.Upsert(a(5)) // and never again
+		o.WroteDeletion("a", 5)
+		time.Sleep(time.Second - 1)
+		shows(t, o, 0)
+		time.Sleep(time.Nanosecond)
+		shows(t, o, 5)
+	})
+}

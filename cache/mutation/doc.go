@@ -14,9 +14,9 @@
 //
 // # Guarantees
 //
-//  1. Get returns the newer of the cached object and the last write of this process. It never returns an object that is
-//     older than the cached one.
-//  2. A deletion by this process hides the object until the cache shows a newer one.
+//  1. Get returns the newer of the cached object and the last write of this process, while that write is remembered. It never
+//     returns an object that is older than the cached one.
+//  2. A deletion by this process is a write: while it is remembered, it hides the object until the cache shows a newer one.
 //  3. All and [ByIndex] yield what Get returns, each key at most once.
 //  4. At most [Config].Limit writes are remembered, each for at most [Config].TTL.
 //

@@ -15,8 +15,8 @@ func (c *Cache[K, T]) All() iter.Seq2[K, T] {
 }
 
 // ByIndex returns a reader that finds objects by an index, as [Cache.Get] returns them. A written object is found under its own values, and
-// an object whose deletion was written is not found. ix must be an index of the cache that c wraps. The order of the objects is that of
-// [Cache.All].
+// an object whose deletion was written is not found. ix must be an index of the cache that c wraps. Objects without a remembered write come
+// first, in the order of ix. Then come the objects that this process wrote, the oldest write first.
 func ByIndex[I, K comparable, T any](c *Cache[K, T], ix *cache.Index[I, K, T]) cache.IndexReader[I, K, T] {
 	return index[I, K, T]{c, ix}
 }
