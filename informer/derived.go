@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Filter returns a source of the objects of src for which keep returns true. Its versions are those of src. An event that does not pass
-// becomes a [Bookmark], so a caller can wait for the version of any write to src.
+// Filter returns a source of the objects of src for which keep returns true. Its versions are those of src, and so are its pages, bookmarks,
+// errors, and Equal. The creation of an object that does not pass becomes a [Bookmark], so a caller can wait for the version of any write to
+// src. Filter panics if src or keep is nil.
 //
 // If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so that a watch can
 // begin at any version. This has two effects. The deletion is reported whether or not the object passed before. An update that moves an
@@ -94,7 +95,7 @@ func (f *filter[T]) event(ev Event[T]) Event[T] {
 //
 // f must map objects one to one: the key of f(obj) must depend only on the key of obj, and different keys must stay different. f must
 // always return the same result for the same object, must not change the object, and must be safe for concurrent use. If f panics, so does
-// the list or the watch: an [Informer] reports that and retries.
+// the list or the watch: an [Informer] reports that and retries. Map itself panics if src or f is nil.
 func Map[S, T any](src ListWatcher[S], f func(S) T) ListWatcher[T] {
 	if src == nil || f == nil {
 		panic("informer: Map needs a source and a function")

@@ -32,8 +32,8 @@
 //
 // Each handler, independently of the others:
 //
-//  6. One goroutine calls it, one call at a time. For each key: OnAdd, any number of OnUpdate, OnDelete, and then OnAdd again.
-//     The old state of an update is the new state of the previous call.
+//  6. One goroutine calls it, one call at a time. For each key: OnAdd, any number of OnUpdate and OnResync, OnDelete, and then
+//     OnAdd again. The old state of an update is the new state of the previous call.
 //  7. It may join at any time. It is called for exactly the objects that the cache holds at that moment, and for every later change. It
 //     joins after the first list, and before any change that is made after AddHandler has returned.
 //  8. The last call for a key is for its current state. States in between may be skipped, but with EveryEvent none that the source
@@ -47,11 +47,12 @@
 //
 // The source:
 //
-//  14. When a watch ends, the informer resumes it without a list: at once, or after a backoff if the watch failed or yielded nothing
-//     useful. A panic or a runtime.Goexit of the source counts as an error.
-//  15. After [ErrExpired] the informer lists: at once the first time. If it expires again before a new event has arrived, lists
-//     back off like errors.
-//  16. No error ends Run. All errors are reported to Config.OnError, except the end of the context and the first ErrExpired.
+//  14. When a watch ends, the informer resumes it without a list: at once, or after a backoff if the watch failed, or ended within a
+//     second without a new version. A panic or a runtime.Goexit of the source counts as an error.
+//  15. After [ErrExpired] the informer lists: at once the first time. After that, two lists are apart by at least a delay of the backoff,
+//     which grows until a new event arrives.
+//  16. No error ends Run. All errors are reported to Config.OnError, except the end of the context, and an ErrExpired after which the
+//     informer lists at once.
 //
 // # Testing
 //

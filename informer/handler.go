@@ -13,11 +13,11 @@ import (
 // Handler has the functions that an informer calls for each object that appears, changes, or disappears. Every field may be
 // nil. A Handler that is added twice is two handlers.
 //
-// For one key, the calls are OnAdd, any number of OnUpdate, OnDelete, and then OnAdd again. The old state of an update is the new state of
-// the previous call. One goroutine makes the calls, one after the other, so a Handler that is added once needs no locks. A call may take
-// long: changes in the meantime are merged, so that the next call for a key goes from the last reported state to the current one. An object
-// that was created and deleted in between is not reported. If an object is deleted and a new one appears under its key, the calls are
-// OnDelete and OnAdd, never an update.
+// For one key, the calls are OnAdd, any number of OnUpdate and OnResync, OnDelete, and then OnAdd again. The old state of an update is the
+// new state of the previous call. One goroutine makes the calls, one after the other, so a Handler that is added once needs no locks. A
+// call may take long: changes in the meantime are merged, so that the next call for a key goes from the last reported state to the current
+// one. An object that was created and deleted in between is not reported. If an object is deleted and a new one appears under its key, the
+// calls are OnDelete and OnAdd, unless both happened while no watch was open: then the call is an update.
 //
 // Objects are shared with the cache and with other handlers, and must not be changed. A call that panics is reported to Config.OnError, and
 // is not repeated. A call must not end its goroutine with runtime.Goexit, as FailNow of a test does: the informer would report the handler
@@ -28,7 +28,7 @@ type Handler[K comparable, T any] struct {
 	OnAdd func(obj T, inInitialList bool)
 
 	// OnUpdate is called when old has changed to new. The two may be the same: after a new list whose objects cannot be compared (see
-	// [Equaler]), and in a resync if OnResync is nil.
+	// [Equaler]), when the source repeats an event, and in a resync if OnResync is nil.
 	OnUpdate func(old, new T)
 
 	// OnResync is called with each object in a resync: the object has not changed since the previous call. If a change to the object is

@@ -23,13 +23,14 @@ type Config struct {
 	// Name identifies the informer in errors and logs. Defaults to the type of its objects.
 	Name string
 
-	// ResyncPeriod is the time between two resyncs: in a resync, each handler is called again for every object of the cache, as an update
-	// from the object to itself. Resyncs repair handlers that lose changes. Zero or a negative value means no resyncs.
+	// ResyncPeriod is the time between two resyncs: in a resync, each handler is called again for every object of the cache, by OnResync or
+	// as an update from the object to itself. Resyncs repair handlers that lose changes. Zero or a negative value means no resyncs.
 	ResyncPeriod time.Duration
 
-	// Backoff is the delay between attempts after an error of the source. It starts over after a successful list or event. Defaults to 800
-	// ms, doubled each time up to 30 s, with a random addition of up to the same length. Its Steps are ignored: an informer does not give
-	// up. Two goroutines may call its Rand concurrently.
+	// Backoff is the delay between attempts after an error of the source, and before a new list if an object could not be applied. It starts
+	// over after a successful list or event, and after a watch that ended without an error. Defaults to 800 ms, doubled each time up to
+	// 30 s, with a random addition of up to the same length. If another field is set, Duration must be positive. Its Steps are ignored: an
+	// informer does not give up. Two goroutines may call its Rand concurrently.
 	Backoff wait.Backoff
 
 	// OnError is called for each error: a list or watch that failed, a list with several objects of one key, or a panic of a handler as a
@@ -81,10 +82,10 @@ var (
 	// ErrExpired ends a watch if the changes after its version are no longer in the history of the source. The consumer must list again.
 	ErrExpired = errors.New("version is no longer in the history of the source")
 
-	// ErrRunning is wrapped by the error of Run while another Run is in progress.
+	// ErrRunning is wrapped by the errors of Run and Steps while another Run or Steps is in progress.
 	ErrRunning = errors.New("already running")
 
-	// ErrEnded is wrapped by the errors of Run, AddHandler, WaitForVersion and Registration.WaitIdle after Run has ended: an
+	// ErrEnded is wrapped by the errors of Run, Steps, AddHandler, WaitForVersion and Registration.WaitIdle after Run has ended: an
 	// informer runs once. The error of WaitIdle also wraps it if the handler was removed.
 	ErrEnded = errors.New("has ended")
 )
@@ -294,7 +295,7 @@ func (in *Informer[K, T]) WaitForVersion(ctx context.Context, v Version) error {
 // If several versions are reached together, f is called with the last one. The goroutine of Run calls f, without locks, when the cache
 // holds everything up to the version and the changes are pending for the handlers. The cache waits for f, so f must be quick, and must not
 // wait for the informer. A panic is reported to Config.OnError. After stop has returned, f is not called for versions that are reached
-// later.
+// later. OnVersion panics if f is nil.
 func (in *Informer[K, T]) OnVersion(f func(Version)) (stop func()) {
 	if f == nil {
 		panic("informer: OnVersion called with a nil function")

@@ -12,7 +12,7 @@ import (
 )
 
 // Syncer becomes ready when it has caught up for the first time: an [Informer] when its cache holds the first list, a [Registration] when
-// its handler has been called for every object in that list.
+// its handler has been called for every object that was in the cache when the handler joined.
 type Syncer interface {
 	// Name identifies the Syncer in errors.
 	Name() string
@@ -22,7 +22,8 @@ type Syncer interface {
 }
 
 // WaitForSync waits until all of ss are ready, or ctx ends. Its error names those that are not ready, and wraps [context.Cause] of
-// ctx. If all are ready, WaitForSync returns nil even if ctx has ended. It panics if one of ss is nil.
+// ctx. If all are ready, WaitForSync returns nil even if ctx has ended. If the Run of an informer ends before it is ready, WaitForSync waits
+// until ctx ends. It panics if one of ss is nil.
 func WaitForSync(ctx context.Context, ss ...Syncer) error {
 	for i, s := range ss {
 		if v := reflect.ValueOf(s); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {

@@ -317,3 +317,17 @@ func assertOpen(t *testing.T, ch <-chan struct{}) {
 	default:
 	}
 }
+
+func TestWaitForSyncDoesNotNoticeEndOfRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := newSource()
+		src.Fail(errOutage)
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: func(error) {}}))
+		sitetest.Start(t, in)()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		require.ErrorIs(t, informer.WaitForSync(ctx, in), context.DeadlineExceeded)
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
+}

@@ -371,3 +371,28 @@ func TestReadApplyAndDeliverMayRunConcurrently(t *testing.T) {
 		assert.Equal(t, contents(in), r.state())
 	})
 }
+
+func TestGoexitOfSourceEndsGoroutineOfReadForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists := 0
+		in := must(informer.New(scripted{list: func(context.Context) (informer.List[site], error) {
+			lists++
+			runtime.Goexit()
+			return informer.List[site]{}, nil
+		}}, nameOf, informer.Config{}))
+		steps, err := in.Steps(t.Context())
+		require.NoError(t, err)
+		defer steps.Stop()
+		returned, ended := false, make(chan struct{})
+		go func() { // ended by the source
+			defer close(ended)
+			steps.Read(t.Context())
+			returned = true
+		}()
+		<-ended
+		assert.False(t, returned)
+		assert.False(t, steps.Read(t.Context()))
+		assert.False(t, steps.Apply())
+		assert.Equal(t, 1, lists)
+	})
+}

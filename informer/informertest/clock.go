@@ -30,7 +30,7 @@ func (c *Clock) Version() informer.Version {
 }
 
 // NewSourceOn returns an empty source that shares a clock with others. Each change to one of them is a [Source.Bookmark] for all others. So
-// an informer of one source reaches the version of a change to another.
+// an informer of one source reaches the version of a change to another. NewSourceOn panics if clock or key is nil.
 func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *Source[K, T] {
 	if clock == nil || key == nil {
 		panic("informertest: NewSourceOn needs a clock and a key function")

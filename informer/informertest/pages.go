@@ -10,7 +10,7 @@ import (
 )
 
 // Paged returns the same source as an [informer.Pager], with size objects on a page. All pages of a list show the time at which the first
-// one was requested. Whether the list fails is also decided then.
+// one was requested. Whether the list fails is also decided then. Paged panics if size is not positive.
 func (s *Source[K, T]) Paged(size int) informer.ListWatcher[T] {
 	if size <= 0 {
 		panic("informertest: Paged needs a size of pages")

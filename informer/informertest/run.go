@@ -35,7 +35,7 @@ type Subject[T any] struct {
 	Read func(obj T) (name string, rev int)
 
 	// History is the minimum number of changes that the source remembers: a watch may start after a version that this many changes have
-	// followed. Cases that need more are skipped; none needs more than three for each of Objects. Zero promises nothing.
+	// followed. Cases that need more are skipped; none needs more than ten, or than three for each of Objects. Zero promises nothing.
 	History int
 
 	// Merges means that a watch may skip a state of an object that a later change has replaced. A source that keeps only the last state

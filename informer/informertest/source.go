@@ -41,7 +41,7 @@ type told[T any] struct {
 	event informer.Event[T]
 }
 
-// NewSource returns an empty source at version 0. key returns the key of an object.
+// NewSource returns an empty source at version 0. key returns the key of an object. NewSource panics if key is nil.
 func NewSource[K comparable, T any](key cache.KeyFunc[K, T]) *Source[K, T] {
 	if key == nil {
 		panic("informertest: NewSource needs a key function")

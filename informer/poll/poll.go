@@ -50,7 +50,7 @@ type Source[K comparable, T any] struct {
 
 // Config is the configuration of a [Source]. Its zero value can be used.
 type Config[T any] struct {
-	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, only Nudge causes polls.
+	// Interval is the time from the end of a poll to the next one. Defaults to 1 s. If it is negative, a watch polls only after a Nudge.
 	Interval time.Duration
 
 	// Jitter extends each interval by a random fraction, up to this one, so that sources spread out. Defaults to 0.1. A negative value
@@ -84,8 +84,8 @@ type Config[T any] struct {
 }
 
 // New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterward. Calls of
-// list do not overlap. A panic of list or key counts as an error of the poll. The error of New names each field of cfg that is out of its
-// bounds. New panics if list or key is nil.
+// list do not overlap. A panic of list, key, or Config.Version counts as an error of the poll. The error of New names each field of cfg that
+// is out of its bounds. New panics if list or key is nil.
 func New[K comparable, T any](
 	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg Config[T],
 ) (*Source[K, T], error) {
@@ -171,8 +171,8 @@ func (s *Source[K, T]) pollInTurn(ctx context.Context) (list informer.List[T], b
 // Equal returns the result of Config.Equal: a Source is an [informer.Equaler].
 func (s *Source[K, T]) Equal(a, b T) bool { return s.cfg.Equal(a, b) }
 
-// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if only Nudge causes polls: a Source
-// is an [informer.Bookmarker].
+// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if Config.Interval is negative: a
+// Source is an [informer.Bookmarker].
 func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 	if s.cfg.Interval <= 0 {
 		return 0

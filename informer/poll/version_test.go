@@ -206,3 +206,23 @@ func TestVersionExpectationsAreMetByCacheShowingWrite(t *testing.T) {
 		assert.Equal(t, 1, got.Rev)
 	})
 }
+
+func TestPanickingVersionFailsPoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		p := must(poll.New(func(context.Context) ([]site, error) { return []site{{Name: "a"}}, nil }, nameOf, poll.Config[site]{
+			Version: func(context.Context) (informer.Version, error) {
+				if broken {
+					panic("no version")
+				}
+				return 5, nil
+			},
+		}))
+		_, err := p.List(t.Context())
+		require.EqualError(t, err, "poll: list: panic: no version")
+		broken = false
+		list, err := p.List(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, informer.List[site]{Items: []site{{Name: "a"}}, Version: 5}, list)
+	})
+}
