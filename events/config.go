@@ -46,8 +46,9 @@ type Config struct {
 	// keep, because the reason or the key is not UTF-8 for example, fails at once.
 	Store backend.Backend
 
-	// Max is the largest number of events in Store. Beyond it, the oldest tenth is deleted. Each additional process that writes to the same
-	// database adds a tenth to the bound. Defaults to 1000.
+	// Max is the largest number of events in Store. To stay below it, each sweep deletes all but the newest nine tenths of Max. Sweeps
+	// come after each tenth of TTL, and after each tenth of Max new events. Each additional process that writes to the same database adds a
+	// tenth to the bound. Defaults to 1000.
 	Max int
 
 	// TTL is the time for which an event stays in Store after its last call. It may stay up to a tenth longer. Defaults to an hour.
@@ -58,16 +59,16 @@ type Config struct {
 	QueueSize int
 
 	// Backoff is the number of attempts to deliver an event while Write or Store returns errors, and the delays between them. Defaults to 5
-	// attempts with delays of 1, 2, 4, and 8 seconds and 50% jitter. If another field is set and Steps is 0, an event is retried until Run
-	// stops, and all later events wait.
+	// attempts with delays of 1, 2, 4, and 8 seconds and 50% jitter. If another field is set, Duration must be positive. If Steps is 0 then,
+	// an event is retried until Run stops, and all later events wait.
 	Backoff wait.Backoff
 
 	// DrainTimeout is the longest time for which Run delivers waiting events after its context has ended. Then the context of the
 	// writes ends, and the rest waits for the next Run. Defaults to 5 s.
 	DrainTimeout time.Duration
 
-	// Logger receives a warning for each event that could not be delivered, and one for the events that a drain left behind. Defaults to
-	// slog.Default().
+	// Logger receives a warning for each event that could not be delivered, for the events that a drain left behind, and each time that old
+	// events could not be deleted from Store. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

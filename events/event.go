@@ -40,8 +40,8 @@ func (t Type) String() string {
 	}
 }
 
-// SlogSink returns a Config.Sink that logs every event with the message "event", and the fields of the event as attributes. The
-// level is Info for Normal, and Warn for Warning. A nil logger means slog.Default().
+// SlogSink returns a Config.Sink that logs every event with the message "event", and with its reference, reason, message, and count
+// as attributes. The level is Info for Normal, and Warn for Warning. A nil logger means slog.Default().
 func SlogSink(logger *slog.Logger) func(Event) {
 	logger = cmp.Or(logger, slog.Default())
 	return func(e Event) {

@@ -141,3 +141,25 @@ func TestShortestTTLIsOneNanosecond(t *testing.T) {
 		require.NoError(t, stop())
 	})
 }
+
+func TestEachSweepLeavesNineTenthsOfMax(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := must(store.NewMemory(store.MemoryConfig{}))
+		r := must(events.NewRecorder(events.Config{Store: db, Max: 10, TTL: time.Hour}))
+		stop := start(t.Context(), r)
+		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+			r.Normal(store.Ref{Kind: "app", Key: key}, "Created", "")
+			time.Sleep(time.Second)
+		}
+		kept := must(store.Open(db, "Event", store.Config[events.Event]{}))
+		assert.Len(t, must(kept.List(t.Context())).Items, 10)
+		time.Sleep(6 * time.Minute)
+		synctest.Wait()
+		list := must(kept.List(t.Context()))
+		assert.Len(t, list.Items, 9)
+		for _, o := range list.Items {
+			assert.NotEqual(t, "a", o.Value.About.Key, "the oldest is gone, long before its TTL")
+		}
+		require.NoError(t, stop())
+	})
+}

@@ -15,11 +15,11 @@ type Config[K comparable] struct {
 	// minutes. If it is negative, expectations never expire.
 	TTL time.Duration
 
-	// OnExpired is called for each key whose expectations have expired, without locks, in the goroutine of the next call of
-	// any method. It usually adds the key to the queue. Defaults to a warning in the log.
+	// OnExpired is called for each key whose expectations have expired, without locks, in the goroutine of the next call for
+	// any key. It usually adds the key to the queue. Defaults to a warning in the log.
 	OnExpired func(key K)
 
-	// Logger defaults to slog.Default().
+	// Logger receives the warnings if OnExpired is nil. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

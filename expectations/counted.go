@@ -57,8 +57,8 @@ func (c *Counted[K]) SetExpectations(key K, creations, deletions int) {
 	c.settleLocked(p)
 }
 
-// RaiseExpectations adds to the expectations of key. Unlike the Expect methods, it does not renew the TTL. It panics if a
-// number is negative.
+// RaiseExpectations adds to the expectations of key. Unlike the Expect methods, it does not renew the TTL, which begins if key has
+// no expectations yet. It panics if a number is negative.
 func (c *Counted[K]) RaiseExpectations(key K, creations, deletions int) {
 	c.raise(key, counts{creations, deletions}, false)
 }

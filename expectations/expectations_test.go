@@ -272,3 +272,18 @@ func TestSettledKeyIsNotKeptAlive(t *testing.T) {
 	require.Nil(t, collected.Value())
 	require.False(t, v.SatisfiedExpectations(waits))
 }
+
+func TestNameAndNotifyDoNotReportExpiredKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var expired []string
+		c := must(expectations.NewCounted(expectations.Config[string]{Name: "pods", OnExpired: func(key string) { expired = append(expired, key) }}))
+		c.ExpectCreations("a", 1)
+		time.Sleep(time.Hour)
+		require.Equal(t, "pods", c.Name())
+		c.Notify(func(string) {})()
+		require.Empty(t, expired, "they are about no key")
+		c.DeleteExpectations("b")
+		require.Equal(t, []string{"a"}, expired)
+		require.Panics(t, func() { c.Notify(nil) })
+	})
+}

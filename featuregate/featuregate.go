@@ -48,7 +48,8 @@ type Phase struct {
 
 // Feature declares a feature of a program whose features are constants of type F.
 type Feature[F ~int] struct {
-	// Name is the name in flags, logs and metrics, such as "CrashLoop": letters and digits.
+	// Name is the name in flags, logs and metrics, such as "CrashLoop": ASCII letters and digits, a letter first. No other feature has it,
+	// nor is it AllAlpha or AllBeta.
 	Name string
 
 	// Description is a sentence for the people who may set the feature. Optional.
@@ -133,7 +134,7 @@ func (g *Gates[F]) check() error {
 		case f.Name == "":
 			bad("Feature.Name is empty")
 		case !isName(f.Name):
-			bad("Feature.Name is %q, must have letters and digits only", f.Name)
+			bad("Feature.Name is %q, must have letters and digits only, a letter first", f.Name)
 		case names[f.Name]:
 			bad("Feature.Name is %q, which is taken", f.Name)
 		}

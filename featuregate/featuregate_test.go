@@ -72,12 +72,12 @@ func TestInvalidSpecErrorsNameTheFeature(t *testing.T) {
 	alpha := []featuregate.Phase{since("1.0", featuregate.Alpha)}
 	type f = featuregate.Feature[Feature]
 	for want, cfg := range map[string]featuregate.Config[Feature]{
-		"Config.Features[0]: Feature.Name is empty":                                    {Features: []f{{History: alpha}}},
-		`Config.Features[0]: Feature.Name is "A=b", must have letters and digits only`: {Features: []f{{Name: "A=b", History: alpha}}},
-		`Config.Features[0]: Feature.Name is "AllBeta", which is taken`:                {Features: []f{{Name: "AllBeta", History: alpha}}},
-		`Config.Features[0]: Feature.Name is "AllAlpha", which is taken`:               {Features: []f{{Name: "AllAlpha", History: alpha}}},
-		`Config.Features[1]: Feature.Name is "A", which is taken`:                      {Features: []f{{Name: "A", History: alpha}, {Name: "A", History: alpha}}},
-		"Config.Features[0]: Feature.History of A is empty":                            {Features: []f{{Name: "A"}}},
+		"Config.Features[0]: Feature.Name is empty":                                                    {Features: []f{{History: alpha}}},
+		`Config.Features[0]: Feature.Name is "A=b", must have letters and digits only, a letter first`: {Features: []f{{Name: "A=b", History: alpha}}},
+		`Config.Features[0]: Feature.Name is "AllBeta", which is taken`:                                {Features: []f{{Name: "AllBeta", History: alpha}}},
+		`Config.Features[0]: Feature.Name is "AllAlpha", which is taken`:                               {Features: []f{{Name: "AllAlpha", History: alpha}}},
+		`Config.Features[1]: Feature.Name is "A", which is taken`:                                      {Features: []f{{Name: "A", History: alpha}, {Name: "A", History: alpha}}},
+		"Config.Features[0]: Feature.History of A is empty":                                            {Features: []f{{Name: "A"}}},
 		`Config.Features[0]: Phase.Since of A: "next" is not a version such as 1.4`: {
 			Features: []f{{Name: "A", History: []featuregate.Phase{since("next", featuregate.Beta)}}}},
 		"Config.Features[0]: Phase.Stage of A is Stage(0), must be a stage": {

@@ -26,6 +26,8 @@ type override[F ~int] struct {
 //   - Another test overrides the same feature. Tests that run in parallel need Gates of their own.
 //   - The feature is newer than the version, or removed, or it is GA and would be off.
 //   - A feature would be on without another that it requires.
+//
+// Override panics if the feature was not declared.
 func (g *Gates[F]) Override(t TB, feature F, enabled bool) {
 	t.Helper()
 	if uint(feature) >= uint(len(g.on)) {

@@ -35,8 +35,8 @@ func allOf(s Stage) string {
 // values are ignored. It implements flag.Value, so a flag that appears twice adds to the settings.
 //
 // If a setting is wrong, nothing takes effect, and the error names each such setting. A name is wrong if it is unknown, removed, too new,
-// or given with two values. For an unknown name, the error suggests the nearest one. A value is wrong if it is not a bool, or turns off a
-// feature that is locked on.
+// or given with two values. For an unknown name, the error suggests a similar one, if there is one. A value is wrong if it is not a bool,
+// or turns off a feature that is GA.
 func (g *Gates[F]) Set(s string) error {
 	if err := g.setList(s); err != nil {
 		return fmt.Errorf("featuregate: %w", err)
@@ -153,7 +153,8 @@ func (g *Gates[F]) unknown(name string) error {
 }
 
 // Emulate makes the features of the program behave as in an older version: each has the stage that it had in that version. Call it before
-// Lock, usually with the value of a flag. Earlier settings must be allowed in that version too.
+// Lock, usually with the value of a flag. Earlier settings and overrides must be allowed in that version too. If Emulate returns an error,
+// it has changed nothing.
 func (g *Gates[F]) Emulate(older string) error {
 	v, err := parseVersion(older)
 	if err != nil {
@@ -176,8 +177,8 @@ func (g *Gates[F]) Emulate(older string) error {
 }
 
 // Lock ends the time of settings: after it, Emulate and every non-empty setting return errors. Lock logs which features are on, and a
-// warning for each setting. If a feature is on without another that it requires, Lock returns an error that names both, and locks nothing.
-// A second call does nothing.
+// warning for each feature that is set, by its name or with all features of its stage. If a feature is on without another that it requires,
+// Lock returns an error that names both, and locks nothing. A second call does nothing.
 func (g *Gates[F]) Lock() error {
 	g.mu.Lock()
 	locked := g.locked
