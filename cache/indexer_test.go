@@ -256,3 +256,11 @@ func TestSearchForNaNFindsNothing(t *testing.T) {
 	}
 	require.Equal(t, 1, x.Len())
 }
+
+func TestIndexHasAsksIndexFunc(t *testing.T) {
+	byNode := cache.AddIndex(newPods(), podNodes)
+	p := &pod{name: "not in the cache", nodes: []string{"1", "2"}}
+	require.True(t, byNode.Has(p, "2"))
+	require.False(t, byNode.Has(p, "3"))
+	require.False(t, byNode.Has(&pod{}, ""))
+}

@@ -163,3 +163,10 @@ func TestEachSweepLeavesNineTenthsOfMax(t *testing.T) {
 		require.NoError(t, stop())
 	})
 }
+
+func TestStoreWithOtherEventsIsRejected(t *testing.T) {
+	db := must(store.NewMemory(store.MemoryConfig{}))
+	must(store.Open(db, "Event", store.Config[string]{}))
+	_, err := events.NewRecorder(events.Config{Store: db})
+	require.ErrorContains(t, err, "events: new recorder: Config.Store: ")
+}

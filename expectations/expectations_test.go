@@ -280,6 +280,8 @@ func TestNameAndNotifyDoNotReportExpiredKeys(t *testing.T) {
 		c.ExpectCreations("a", 1)
 		time.Sleep(time.Hour)
 		require.Equal(t, "pods", c.Name())
+		require.Equal(t, "a", must(expectations.NewTracked[string, int](expectations.Config[string]{Name: "a"})).Name())
+		require.Equal(t, "b", must(expectations.NewVersions(expectations.Config[string]{Name: "b"})).Name())
 		c.Notify(func(string) {})()
 		require.Empty(t, expired, "they are about no key")
 		c.DeleteExpectations("b")
