@@ -65,8 +65,7 @@
 //     that wait. A new history and a Reset cost time for each of these.
 //  6. After Expires or SatisfiedExpectations has reported that a key waits, the function given to Notify is called when the key is
 //     satisfied. If the key expires instead, the caller can check then.
-//  7. No user code runs under a lock.
-//  8. A call that would store a key that is not equal to itself (NaN) panics.
+//  7. No user code runs under a lock. A call that would store a key that is not equal to itself (NaN) panics.
 //
 // # Testing
 //

@@ -68,8 +68,8 @@ import (
 //
 // An AddAfter whose delay is not positive acts at once, like the column Add. So does an AddWith whose After is negative or whose At has
 // passed. Neither drops a pending wake-up. An AddRateLimited whose delay is not positive acts at once too: an absent key becomes ready, a
-// key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with Config.Debounce, the key is ready or dirty when
-// these calls return.
+// key in process becomes dirty, and ready, dirty, and parked keys do not change. Even with Config.Debounce, these calls do not wait for a
+// quiet time.
 //
 // After a shutdown, Add, AddAfter, AddRateLimited, and AddWith change nothing, and AddWith returns false. All other calls follow the
 // tables.
