@@ -85,7 +85,7 @@ func (c *Counted[K]) Name() string { return c.book.cfg.Name }
 // is negative, the time is zero.
 func (c *Counted[K]) Expires(key K) (at time.Time, waiting bool) { return c.book.ask(key) }
 
-// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation.
+// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation. It panics if f is nil.
 func (c *Counted[K]) Notify(f func(key K)) (stop func()) { return c.book.notify(f) }
 
 func (c *Counted[K]) raise(key K, n counts, renew bool) {

@@ -44,7 +44,7 @@
 // the key may have new expectations. So treat a call as a reason to check again.
 //
 // Functions are called in the order in which they were added. After stop has returned, later observations lead to no calls; a call by
-// another goroutine may still be in flight. stop may be called twice, and by the function itself. Notify panics if the function is nil.
+// another goroutine may still be in flight. stop may be called twice, and by the function itself.
 //
 // # Restarts
 //
@@ -62,7 +62,7 @@
 //     and End, whose events may arrive before they are expected.
 //  5. Only keys that wait, or are between Begin and End, take memory. A call takes one lock once. Its cost does not depend on the
 //     number of keys, except for the keys that it reports. With Versions, it grows with the logarithm of the number of keys
-//     that wait. A new history and a Reset cost time for each of these.
+//     that wait, and with the number itself when a new history begins.
 //  6. After Expires or SatisfiedExpectations has reported that a key waits, the function given to Notify is called when the key is
 //     satisfied. If the key expires instead, the caller can check then.
 //  7. No user code runs under a lock. A call that would store a key that is not equal to itself (NaN) panics.

@@ -84,7 +84,7 @@ func (t *Tracked[K, ID]) Name() string { return t.book.cfg.Name }
 // is negative, the time is zero.
 func (t *Tracked[K, ID]) Expires(key K) (at time.Time, waiting bool) { return t.book.ask(key) }
 
-// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation.
+// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation. It panics if f is nil.
 func (t *Tracked[K, ID]) Notify(f func(key K)) (stop func()) { return t.book.notify(f) }
 
 func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {

@@ -117,7 +117,7 @@ func (v *Versions[K]) Name() string { return v.book.cfg.Name }
 // is negative, the time is zero.
 func (v *Versions[K]) Expires(key K) (at time.Time, waiting bool) { return v.book.ask(key) }
 
-// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation.
+// Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation. It panics if f is nil.
 func (v *Versions[K]) Notify(f func(key K)) (stop func()) { return v.book.notify(f) }
 
 // byVersion is a heap of pages, the lowest version first. Each page knows its place.
