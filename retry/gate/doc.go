@@ -22,7 +22,7 @@
 // place has room for twice the calls that it has made, up to the burst. So each attempt gets further. Choose a burst of at least the number
 // of calls of one reconcile, or put all of them into one [Limiter.Do].
 //
-// A place is dropped ten seconds after its time if its key has not come back, and ten seconds after the last call of its reconcile if that
+// A place is dropped ten seconds after its time if its key has not got in, and ten seconds after the last call of its reconcile if that
 // makes no other, and when that reconcile ends. Then other callers may use its calls. So neither a deleted key nor a reconcile that hangs
 // wastes its place. The time of a Retry-After does not count.
 //
@@ -36,7 +36,7 @@
 //     delay. If the context has ended, Do returns an error that wraps its cause instead.
 //  3. Keys of controllers get in first come, first served, except for keys that come back late.
 //  4. All keys get through eventually, however many there are, if no reconcile makes more calls than the burst, or waits for ten seconds
-//     before its next call.
+//     before its next call, and if no key always comes back many seconds after its time.
 //  5. A Limiter uses memory only for keys that have a place.
 //  6. The Retry-After of a 429 or 503 applies to all callers of the Transport, but for at most an hour.
 //  7. An open [Breaker] lets nothing through. A half-open one lets one call through at a time, or one per OpenFor if calls do not return.

@@ -396,3 +396,38 @@ func TestKeyWhoseCallWasUsedKeepsItsPlace(t *testing.T) {
 		assert.Zero(t, do("a"))
 	})
 }
+
+// Fifty other keys use every call, and come back on time.
+func TestKeyThatIsAlwaysLateGetsThrough(t *testing.T) {
+	for late, through := range map[time.Duration]bool{3 * time.Second: true, 11 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := gate.NewLimiter(10, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+			defer cancel()
+			calls := make([]int, 51)
+			var wg sync.WaitGroup
+			for i := range calls {
+				wg.Go(func() { // ends with ctx; waited for below
+					for ctx.Err() == nil {
+						a, end := attempt(ctx, fmt.Sprint(i))
+						err := l.Do(a, func(context.Context) error { calls[i]++; return nil })
+						end()
+						d, _ := retry.Delay(err)
+						if i == 0 && err != nil {
+							d += late
+						}
+						time.Sleep(max(d, time.Millisecond))
+					}
+				})
+			}
+			wg.Wait()
+			l.CheckInvariants(t)
+			if through {
+				assert.Greater(t, calls[0], 30, "late, but within the time for which a place is kept")
+			} else {
+				assert.Less(t, calls[0], 5, "its places are dropped before it comes back")
+			}
+			assert.Greater(t, slices.Min(calls[1:]), 100)
+		})
+	}
+}
