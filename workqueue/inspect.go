@@ -86,8 +86,8 @@ func (s State) String() string {
 }
 
 // Snapshot returns every key that the queue knows, all as they were at one moment. It sorts them by state: Delayed keys in the order in
-// which they are due, the others in the order in which they entered their state. It holds the lock while it copies the keys, a few
-// milliseconds for 100,000 of them, and does the rest without the lock.
+// which they are due, the others in the order in which they entered their state. It holds the lock while it copies the keys, tens of
+// milliseconds for 100,000 of them, and does the rest without the lock. [Queue.All] never holds the lock for long.
 func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	copies := q.copyKeys()
 	slices.SortFunc(copies, func(a, b keyCopy[K]) int {
