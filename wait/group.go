@@ -13,7 +13,7 @@ import (
 // Unlike an errgroup, it does not cancel the other functions when one fails.
 //
 // The zero value is ready for use. A Group must not be copied after first use. Several goroutines may call its methods
-// concurrently, except for Start on an empty Group concurrently with Wait.
+// concurrently, except for Start and Wait while none of its functions runs.
 type Group struct {
 	wg      sync.WaitGroup
 	started atomic.Int64 // functions so far: the place of the next one among the errors
