@@ -117,7 +117,8 @@ func notNegative[N int | time.Duration](field string, n N) error {
 
 // Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may run
 // concurrently. A hook runs in the goroutine of the call that caused it, or of the timer if a deadline caused it. It runs after the call has
-// taken effect. So Dispatched may be called for a key before Added is. Hooks should be fast. Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
+// taken effect. So Dispatched may be called for a key before Added is. Hooks should be fast. Together with
+// [Queue.Stats] they give all seven metrics of client-go's workqueue:
 //
 //	workqueue_adds_total                     Added
 //	workqueue_depth                          Stats: Ready + Dirty

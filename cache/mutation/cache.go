@@ -110,8 +110,8 @@ func (c *Cache[K, T]) Wrote(obj T) {
 }
 
 // WroteDeletion remembers the deletion of an object that had the given version: while it is remembered, Get does not find the key until
-// the underlying cache shows a newer object. WroteDeletion does nothing if a newer write to the key is remembered, or if the underlying cache has already shown the
-// deletion.
+// the underlying cache shows a newer object. WroteDeletion does nothing if a newer write to the key is remembered, or if the
+// underlying cache has already shown the deletion.
 func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
 	c.remember(key, write[T]{version: version, deleted: true})
 }
