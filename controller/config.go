@@ -15,9 +15,10 @@ import (
 
 // Config configures a [Controller]. The zero value is ready for use.
 //
-// A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. GaveUp and
-// [Hooks] document what their panics do. Nothing recovers a panic of a function or a method in Queue, such as a RateLimiter: in a worker,
-// it ends the program. A panic of the method Notify of Expectations is one of Run.
+// A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. In
+// [Controller.Acquired], a panic of ShardKey is one of the caller. GaveUp and [Hooks] document what their panics do. Nothing recovers a
+// panic of a function or a method in Queue, such as a RateLimiter: in a worker, it ends the program. A panic of the method Notify of
+// Expectations is one of Run.
 type Config[K comparable] struct {
 	// Workers is the number of keys that are reconciled concurrently. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int
@@ -30,8 +31,9 @@ type Config[K comparable] struct {
 	// the controller.
 	Queue workqueue.Config[K]
 
-	// Background is the priority of keys from initial lists and resyncs. A change raises such a key to the priority of the watch,
-	// which is 0 by default. Background should be negative. Defaults to -1. A positive value disables this: the priority is 0.
+	// Background is the priority of keys from initial lists, resyncs, and [Controller.Acquired]. If the priority of a watch is lower, its
+	// initial list has that one. A change raises such a key to the priority of the watch, which is 0 by default. Background should be
+	// negative. Defaults to -1. A positive value disables this: the priority is 0.
 	Background int
 
 	// Resync is the period in which every key is reconciled once without an event, for an actual state that other programs change. Each key
@@ -49,17 +51,17 @@ type Config[K comparable] struct {
 	Expectations []Expectations[K]
 
 	// CancelSuperseded cancels a reconcile when its key is added again: its context ends, and the key is reconciled again at
-	// once, without a backoff, or after Queue.Debounce. The outcome is Superseded. Initial lists and resyncs cancel nothing. After
-	// eight cancellations in a row, the next reconcile of the key is not canceled. Events of the reconcile's own writes cancel it
-	// too, unless When excludes them, as store.GenerationChanged does.
+	// once, without a backoff, or after Queue.Debounce. The outcome is Superseded. Initial lists, resyncs, Acquired, and WaitReconciled
+	// cancel nothing. After eight cancellations in a row, the next reconcile of the key is not canceled. Events of the reconcile's own
+	// writes cancel it too, unless When excludes them, as store.GenerationChanged does.
 	CancelSuperseded bool
 
 	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer
 	// retried. No reconcile of the key runs in the meantime. The context is like that of a reconcile: it has the fence of the leader, and
 	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. The key is reconciled again after its backoff or the
-	// delay of that error. If this Run stops, or the write of GaveUp was fenced, the next Run reconciles the key. The budget stays spent:
-	// if that attempt fails too, GaveUp is called again, however long after. An event that arrives in the meantime revives the key, as if
-	// it were already parked.
+	// delay of that error. If this Run stops, or the write of GaveUp was fenced, the next Run reconciles the key. The budget stays spent,
+	// even if an event brings the key back earlier: if the next attempt fails too, GaveUp is called again, however long after. An event
+	// that arrives during a call of GaveUp that succeeds revives the key, as if it were already parked.
 	GaveUp func(ctx context.Context, key K, err error) error
 
 	// Timeout limits a reconcile: its context ends after this time. If it returns an error then, its outcome is TimedOut. Zero

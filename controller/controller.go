@@ -71,7 +71,7 @@ type Controller[K comparable] struct {
 
 // New returns a controller that calls reconcile for each key that the inputs or [Controller.Add] add. The name appears in logs
 // and errors. New returns an error if the name is empty or a field of cfg is out of bounds. It panics if reconcile or an input
-// is nil.
+// is nil, or an input is a zero Watch.
 //
 // reconcile makes the actual state of one key equal to the desired state: it reads both and resolves the differences. Its result must not
 // depend on how often or why it is called. With several workers, the controller calls it concurrently for different keys, but never for the
@@ -181,7 +181,8 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	}
 }
 
-// Snapshot describes every key that waits, is being reconciled, is parked, or has failed, as [workqueue.Queue.Snapshot] does.
+// Snapshot describes every key that waits, is being reconciled, is parked, or has failed, as [workqueue.Queue.Snapshot] does. A key that is
+// only held is not in the queue: [Controller.Inspect] describes all keys.
 func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }
 
 // isNil reports whether v is nil, or a nil pointer or function in an interface.

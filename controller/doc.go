@@ -26,7 +26,8 @@
 //  1. A key is never reconciled twice concurrently; different keys are.
 //  2. After each Add of a key, a reconcile of the key begins, in the current Run or in the next. So a key that is added during
 //     its reconcile is reconciled again. Adds may be merged.
-//  3. No reconcile begins before each informer ([Controller.Informers]) has its first list and all objects in it are mapped.
+//  3. No reconcile of a Run begins before each informer ([Controller.Informers]) has its first list and the watches have tried to map all
+//     objects in it.
 //  4. An update maps both the old and the new object, a deletion the last known object. An event adds no key twice. A mapping that failed
 //     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100). Initial lists and resyncs
 //     wait behind changes.

@@ -8,7 +8,7 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// StuckError reports that a controller has keys to reconcile and makes no progress. [Controller.Check] returns it.
+// StuckError reports that a controller has keys to reconcile and makes no progress. The error of [Controller.Check] wraps it.
 type StuckError struct {
 	Controller string        // the name of the controller
 	Key        any           // the key longest in flight, or, if no key is, the key longest ready
@@ -30,9 +30,10 @@ func (e *StuckError) Error() string {
 		e.Controller, e.Idle.Round(time.Second), e.Key, what, e.Since.Format(time.RFC3339))
 }
 
-// Check reports whether c makes progress. It returns a [*StuckError] if keys have been ready or in flight for longer than
-// Config.StuckAfter and no reconcile has ended in that time. It returns an error for each informer whose source has been silent for
-// Config.SilentAfter: see [informer.Informer.Stale]. Between Runs, and before the caches have synced, it returns nil.
+// Check reports whether c makes progress. Its error wraps a [*StuckError] if keys have been ready or in flight for longer than
+// Config.StuckAfter and no reconcile has ended in that time. While c is paused, ready keys do not count. The error also names each informer
+// whose source has been silent for Config.SilentAfter: see [informer.Informer.Stale]. Between Runs, and before the caches have synced, Check
+// returns nil.
 //
 // A manager calls Check. It is cheap unless a reconcile is stuck: then it dumps the stacks of all goroutines.
 func (c *Controller[K]) Check() error {

@@ -36,11 +36,13 @@ type KeyInfo struct {
 // Inspector describes the keys of a [Controller], and acts on them, for pages and tools that do not know the type of the keys.
 // [Controller.Inspect] returns it.
 //
-// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type, the text of any key names it. Otherwise, a
-// text only names a key that the controller or the cache of one of its informers holds. Finding that key takes time proportional to the
-// number of keys. If several keys have the same text, the first that is found counts.
+// A key is named by its text, as fmt.Sprint returns it. If K is a string or an integer type without a method String, the text of any key
+// names it. Otherwise, a text only names a key that the controller or the cache of one of its informers holds. Finding that key takes time
+// proportional to the number of keys. If several keys have the same text, the first that is found counts. The methods that act on a key
+// return false if the text names none.
 //
-// All methods are safe for concurrent use. None holds a lock of the queue for more than 128 keys at a time.
+// All methods are safe for concurrent use. None but Resync, which copies the parked keys, holds a lock of the queue for more than 128 keys at
+// a time.
 type Inspector interface {
 	// Keys iterates over the keys that wait, are in flight, are held or paused, are parked, or have failed, in no particular order. It
 	// describes each key as of a different moment. A key that changes during the iteration may be yielded twice, or not at all.
@@ -200,6 +202,7 @@ func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
 // find returns the key that text names.
 func (i inspector[K]) find(text string) (key K, ok bool) {
 	v := reflect.ValueOf(&key).Elem()
+	named := true
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(text)
@@ -211,8 +214,10 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 		if n, err := strconv.ParseUint(text, 10, v.Type().Bits()); err == nil {
 			v.SetUint(n)
 		}
+	default:
+		named = false // nobody has added the zero value
 	}
-	if attempt.Text(key) == text {
+	if named && attempt.Text(key) == text {
 		return key, true
 	}
 	for k := range i.c.agenda.All() {

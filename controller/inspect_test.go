@@ -229,7 +229,10 @@ func TestInspectorFindsKeysOfAnyTypeByText(t *testing.T) {
 	check(inspect[uint16](t), false, "65536", "-1")
 	check(inspect(t, pair{1, 2}), true, "{1 2}")
 	check(inspect(t, pair{1, 2}), false, "{2 1}", "1 2")
+	check(inspect[pair](t), false, "{0 0}")
 	check(inspect(t, 1.5), true, "1.5")
+	check(inspect(t, 1.5), false, "0")
+	check(inspect[*pair](t), false, "<nil>")
 	check(inspect[shouted](t, "a"), true, "A!")
 	check(inspect[shouted](t, "a"), false, "a", "A")
 }

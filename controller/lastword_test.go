@@ -302,3 +302,44 @@ func TestGaveUpReportHasPanicStack(t *testing.T) {
 		require.ErrorIs(t, cause, errBoom)
 	})
 }
+
+// The log of a panic has its stack, even if GaveUp fails.
+func TestLogOfPanicHasStackIfGaveUpFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logged := &looptest.Text{}
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: looptest.Logger(logged)}
+		cfg.GaveUp = func(context.Context, string, error) error { return errors.New("no status") }
+		c, _ := newController(t, cfg, func(context.Context, string) (controller.Result, error) { panic(errBoom) })
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		assert.Contains(t, logged.String(), "no status")
+		assert.Contains(t, logged.String(), "lastword_test.go", "the stack")
+	})
+}
+
+// An event after a failed GaveUp brings the key back at once, but does not renew its budget.
+func TestEventAfterFailedGaveUpLeavesBudgetSpent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		words := 0
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Minute}}}
+		cfg.GaveUp = func(context.Context, string, error) error {
+			if words++; words == 1 {
+				return errBoom
+			}
+			return nil
+		}
+		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		time.Sleep(150 * time.Second)
+		require.Len(t, reports.Take(), 3)
+		require.Equal(t, 1, words)
+		c.Add("a")
+		synctest.Wait()
+		all := reports.Take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Parked, all[0].Outcome)
+		assert.Equal(t, 3, all[0].Attempt)
+	})
+}

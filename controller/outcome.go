@@ -45,14 +45,16 @@ import (
 // is a failure.
 //
 //   - Conflict: [retry.IsConflict] returns true, as for a write to an object that has changed since it was read. The cache was
-//     stale, and will most likely catch up soon. After eight conflicts in a row, further ones are failures.
+//     stale, and will most likely catch up soon. A conflict with a delay ([retry.After]) comes back after that delay. After eight
+//     conflicts in a row, further ones are failures.
 //   - Fenced write: the error wraps [store.ErrFenced], or an error with a method Fenced() bool that returns true. A later leader
 //     has written, and this one must not retry.
 //   - Timeout: only [Config.Timeout]. If a context that reconcile derived itself ends, the outcome is Failed.
 //   - Stop: see [Controller.Run].
 //
-// The budget is MaxAttempts and MaxElapsed of Config.Queue. [Controller.Parked] returns all parked keys. An event or [Controller.Add]
-// revives one with a full budget; [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if set, has succeeded.
+// The budget is MaxAttempts and MaxElapsed of Config.Queue. With MaxElapsed, no unfinished key waits past that time: its last attempt comes
+// when the time is over. [Controller.Parked] returns all parked keys. An event or [Controller.Add] revives one with a full budget;
+// [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if set, has succeeded.
 type Outcome int
 
 const (
@@ -278,7 +280,8 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	if r.Retry > 0 || r.Outcome.failure() {
 		attrs = append(attrs, slog.Duration("retry", r.Retry))
 	}
-	if p, ok := r.Err.(*wait.PanicError); ok { // a panic of the reconcile, not one that it returned as an error
+	p, ok := r.Err.(*wait.PanicError) // a panic of the reconcile, not one that it returned as an error
+	if ok || r.Outcome == Panicked && errors.As(r.Err, &p) {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	t.Log().LogAttrs(t, level, message, attrs...)

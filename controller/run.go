@@ -36,6 +36,7 @@ import (
 //   - names the keys that the drain left, and wraps [ErrDrainTimeout], or [leaderelect.ErrDrainTimeout] if the election allows
 //     less time,
 //   - names the caches that did not sync within Config.SyncTimeout,
+//   - wraps [informer.ErrEnded] if an informer has ended before it has synced, or before Run connects its watches,
 //   - wraps [ErrRunning] if c is in use.
 //
 // The next Run begins with the keys that this one left.

@@ -76,8 +76,8 @@ func (c *Controller[K]) Ready() []K {
 }
 
 // Step reconciles key, which [Controller.Ready] has returned, in the goroutine of the caller. It is the stepping form of Run. It
-// does not wait: ok is false if key is not ready, must wait, or belongs to another replica. ok is also false if c is paused, ctx
-// has ended, or the leadership of ctx is over. Keys come from Add, from retries and RequeueAfter, and, after [Controller.Connect],
+// does not wait: ok is false if key is not ready, must wait, or belongs to another replica. ok is also false if c is paused, or is
+// connected and not synced, if ctx has ended, or if the leadership of ctx is over. Keys come from Add, from retries and RequeueAfter, and, after [Controller.Connect],
 // from the watches. The context of the reconcile is derived from ctx. Step panics during a Run.
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
 	c.enterStep()

@@ -28,8 +28,8 @@ type Input[K comparable] interface {
 //
 //   - [Watch.Where] selects objects. Defaults to all.
 //   - [Watch.When] selects updates. Other updates add no key. Defaults to all.
-//   - [Watch.Priority] is the priority of changes. Defaults to 0. Initial lists and resyncs have the priority Config.Background. If
-//     a key has both, the higher one counts.
+//   - [Watch.Priority] is the priority of changes. Defaults to 0. Initial lists and resyncs have the priority Config.Background: see
+//     there. If a key has both, the higher one counts.
 //
 // After a gap, a list counts as an update of every object, unless the source is an [informer.Equaler], as every store is.
 //
@@ -37,7 +37,8 @@ type Input[K comparable] interface {
 // were deleted before it began. If a deletion requires work, use a mark on the object, such as a finalizer, or compare with the
 // actual state.
 //
-// If a filter function of a watch panics, the change passes, and the panic is logged.
+// If a filter function of a watch panics, the change passes, and the panic is logged. The functions that make a watch, and its methods, panic
+// if an argument is nil.
 type Watch[K comparable, T any] struct {
 	rules    input.Rules[T]
 	priority int
@@ -75,8 +76,8 @@ func Owns[C any](inf *store.Informer[C], kind string) Watch[string, store.Object
 // the middle are dropped. The next Run retries mappings that have not succeeded when a Run ends, even for objects that have been deleted
 // since.
 //
-// The context of to ends when Run must stop. The watch calls to from up to two goroutines, from a third one with Config.Resync, and from
-// callers of [Controller.Acquired].
+// The context of to ends when Run must stop. Each controller that has the watch calls to from up to two goroutines, from a third one with
+// Config.Resync, and from callers of [Controller.Acquired] and of Resync of an [Inspector].
 func Watches[K, S comparable, T any](
 	inf *informer.Informer[S, T], to func(ctx context.Context, obj T) ([]K, error),
 ) Watch[K, T] {
@@ -103,8 +104,8 @@ func Handles[K, S comparable, T any](
 }
 
 // Where restricts the watch to objects for which pass returns true. An object that begins to pass counts as an addition, and one that no
-// longer passes as a deletion. pass must be deterministic, and with Config.Resync or [Controller.Share] safe for concurrent use. If Where
-// is called several times, an object must pass all of them.
+// longer passes as a deletion. pass must be deterministic. It must be safe for concurrent use if several controllers have the watch, and with
+// Config.Resync, [Controller.Share], or Resync of an [Inspector]. If Where is called several times, an object must pass all of them.
 func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	mustHave("Where", "function", pass == nil)
 	if before := w.rules.Where; before != nil {
