@@ -49,3 +49,14 @@ func TestDeposedLeadersContextEnds(t *testing.T) {
 		require.ErrorIs(t, context.Cause(work), leaderelect.ErrLeaseExpired)
 	})
 }
+
+func TestLeaderDeposedWithoutReasonDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		work, depose := leaderelect.Appoint(t.Context(), "shop", 7)
+		depose(nil)
+		l, ok := leaderelect.FromContext(work)
+		require.True(t, ok)
+		require.ErrorIs(t, l.Err(), leaderelect.ErrTermEnded)
+		require.ErrorIs(t, context.Cause(work), leaderelect.ErrTermEnded)
+	})
+}

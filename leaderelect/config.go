@@ -53,8 +53,9 @@ type Config struct {
 	// least 1ms, and less than RenewDeadline. Defaults to a quarter of RenewDeadline: 2.5s.
 	RequestTimeout time.Duration
 
-	// StepDownTimeout is how long the work may take to return after the lease is lost. RenewDeadline and StepDownTimeout
-	// together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all the time that is left: 2.5s.
+	// StepDownTimeout is how long the work and OnStoppedLeading may take to return after the lease is lost. RenewDeadline
+	// and StepDownTimeout together must fit in LeaseDuration, with MaxClockRateSkew to spare. Defaults to all the time that
+	// is left: 2.5s.
 	StepDownTimeout time.Duration
 
 	// DrainTimeout is how long the elector keeps the lease while the work drains, after the caller of Run cancels or after
@@ -93,9 +94,10 @@ type Config struct {
 	// during a call. Run returns only after it has returned. Optional.
 	OnNewLeader func(Leader)
 
-	// OnStepDownOverrun is called if the work has not returned within StepDownTimeout after the lease was lost. Another
-	// elector may then lead at the same time. It is called once per term, concurrently with OnStartedLeading. A process
-	// that cannot stop its work otherwise should exit here: see [ExitOnOverrun]. By default, an error is logged.
+	// OnStepDownOverrun is called if the work, and OnStoppedLeading after it, have not returned within StepDownTimeout after
+	// the lease was lost. Another elector may then lead at the same time. It is called once per term, concurrently with
+	// these two. A process that cannot stop its work otherwise should exit here: see [ExitOnOverrun]. By default, an error
+	// is logged.
 	OnStepDownOverrun func(l *Leadership)
 
 	// With Sessions, followers notice within milliseconds that the leader has released the lease, or that its process has

@@ -43,7 +43,8 @@
 //  7. Electors with the same Identity compete like any others, because each has a random incarnation.
 //  8. Each OnStartedLeading is followed by one OnStoppedLeading in the same term, and they never overlap. A panic in a
 //     callback, a hook, or Rand is captured. A panic in the work ends the term.
-//  9. An elector competes again only after its work has returned. Work that returns in time is never reported as an overrun.
+//  9. An elector competes again only after its work has returned. Work that returns in time, with its OnStoppedLeading, is
+//     never reported as an overrun.
 //  10. A watch ([Watcher]) makes an elector faster and changes nothing else. Events may be late, lost, or repeated.
 //  11. [Sessions] make an elector faster and change nothing else, unless Config.Fenced is set. With Fenced, a leader that
 //     loses its session may be replaced while it still works. Then the term decides whose writes count.

@@ -111,8 +111,8 @@ func (e *Elector) join(l *lease.Link) {
 // After ctx ends, Run waits for the work, releases the lease if ReleaseOnCancel is set, and returns nil. If the store
 // hangs, Run waits at most RequestTimeout for a write in flight, and as long for the release. At the end it waits for calls
 // of the store whose contexts have ended: for 5 s, or for RequestTimeout if that is longer. If calls are left after that, the
-// error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. Run may be called again
-// after it has returned.
+// error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. If the record is that of the
+// slots of package shard, the error wraps ErrMismatch. Run may be called again after it has returned.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		for {
@@ -163,7 +163,7 @@ func (e *Elector) Leader() (Leader, bool) {
 
 // Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
 //
-//   - The lease is lost, and the work still runs. This process should end.
+//   - The lease is lost, and the work still runs. This process should end. The time counts from the last renewal.
 //   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is
 //     held for nothing.
 //   - The store has never answered a read, or answers reads and no writes: the directory is read-only, or the table is

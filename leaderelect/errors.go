@@ -27,7 +27,8 @@ var (
 	// before. A backup may have been restored, or the record was changed by hand.
 	ErrStoreRegressed = errors.New("leaderelect: record has gone backwards")
 
-	// ErrDrainTimeout means that the work continued for longer than Config.DrainTimeout after the caller had canceled.
+	// ErrDrainTimeout means that the work continued for longer than Config.DrainTimeout after the caller had canceled, or the
+	// elector had resigned.
 	ErrDrainTimeout = errors.New("leaderelect: work did not drain in time")
 
 	// ErrResigned means that [Elector.Resign] or [Elector.HandOver] was called. It is the cause of the context of

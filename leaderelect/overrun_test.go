@@ -94,6 +94,7 @@ func TestDrainTimeoutDefaultsToThirtySeconds(t *testing.T) {
 		require.NoError(t, l.Context().Err())
 		after(1)
 		require.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrDrainTimeout)
+		assert.EqualValues(t, 1, a.Stats().Lost)
 		w.finish(t)
 	})
 }
@@ -110,6 +111,30 @@ func TestWorkStoppingInTimeDoesNotOverrun(t *testing.T) {
 		w.cut("a", time.Hour)
 		after(time.Hour)
 		require.Equal(t, latency+renew+stepDown-1, w.at(w.term(t, 1).returned))
+		w.finish(t)
+	})
+}
+
+// It may write too, as a last step of the work.
+func TestSlowOnStoppedLeadingOverruns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		var overrun time.Duration
+		var stopped func(*leaderelect.Leadership, error)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			stopped = cfg.OnStoppedLeading
+			cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) {
+				time.Sleep(lease)
+				stopped(l, cause)
+			}
+			cfg.OnStepDownOverrun = func(*leaderelect.Leadership) { overrun = w.at(time.Now()) }
+		})
+		a.start()
+		after(time.Second)
+		w.cut("a", time.Minute)
+		after(time.Minute)
+		assert.Equal(t, latency+renew, w.at(w.term(t, 1).returned))
+		assert.Equal(t, latency+renew+stepDown, overrun)
 		w.finish(t)
 	})
 }

@@ -11,7 +11,7 @@ type Stats struct {
 	Term      uint64    // of the current leadership; 0 if there is none
 	Deadline  time.Time // when the current leadership is lost unless it is renewed; zero if there is none
 	Terms     uint64    // how many terms have begun
-	Lost      uint64    // how many terms were lost; those that the work, Resign, or the caller has ended do not count
+	Lost      uint64    // how many terms were lost; those that the work, Resign, or the caller has ended count only after ErrDrainTimeout
 	Watching  bool      // whether the store reports changes; otherwise the elector polls
 	LastError error     // of the last write, or else of the last read, if it had no clear reply; nil if both had one
 }

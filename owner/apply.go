@@ -45,7 +45,8 @@ const attempts = 4
 //     the store, as [Finalizer.Reconcile] and [Cascade] do.
 //
 // An error for one child does not keep the others from being applied: the errors are joined, and the results are the children without an
-// error. Apply stops early only if ctx ends, or if a write is fenced off.
+// error. Apply stops early only if ctx ends, or if a write is fenced off. If by lacks kind, key, or UID, Apply does nothing and returns an
+// error.
 func (c *Children[C]) Apply(ctx context.Context, by store.Ref, want map[string]C) ([]store.Object[C], error) {
 	if err := complete(by); err != nil {
 		return nil, fmt.Errorf("owner: apply children: %w", err)
@@ -153,13 +154,13 @@ func (c *Children[C]) remove(ctx context.Context, by store.Ref, child store.Obje
 	}
 }
 
-// Claim returns the children of by that match, in order of key: those that it controls, and the objects without a controller, which it
-// adopts. It releases those that it controls and that no longer match. It touches neither the children of another owner nor objects without
+// Claim returns the children of by that match, in order of key: those that it controls, also if they are being deleted, and the objects
+// without a controller, which it adopts. It releases those that it controls and that no longer match. It touches neither the children of another owner nor objects without
 // a controller that are being deleted.
 //
 // Claim decides by the cache, and writes an object only if it is still as the cache shows it; otherwise the error is a conflict. Before the
 // first write, it reads by once, from the [Owners] of its kind. If by is gone or is being deleted, Claim writes nothing and returns no
-// error for that. If by cannot be read, Claim writes nothing and returns an error.
+// error for that. If by cannot be read, or lacks kind, key, or UID, Claim writes nothing and returns an error.
 //
 // An error for one child does not stop the others: the errors are joined, and the results are the children that certainly belong to by. A
 // child that is gone is not an error.

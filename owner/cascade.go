@@ -47,7 +47,8 @@ const (
 // Background. The policy replaces the one that the owner had before. If the owner is already being deleted, nothing happens.
 //
 // These are two writes: first the policy, then the deletion. If the process stops in between, the owner lives on, and the next deletion
-// finds the policy. An error of the store is returned wrapped, such as store.ErrNotFound if there is no such owner.
+// finds the policy. An error of the store is returned wrapped, such as store.ErrNotFound if there is no such owner. Delete panics if how is
+// none of the three policies.
 func Delete[T any](ctx context.Context, owners store.Store[T], key string, how Policy) error {
 	if how != Background && !how.known() {
 		panic(fmt.Sprintf("owner: there is no policy %q", how))

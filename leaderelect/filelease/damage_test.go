@@ -165,6 +165,31 @@ func TestTermsGrowAfterDamageOfFirstRecords(t *testing.T) {
 	})
 }
 
+// Nothing says the term anymore but the number of writes.
+func TestTermsGrowAfterDamageOfAllKeptRecords(t *testing.T) {
+	s := openFiles(t, fastDir(t))
+	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	for term := uint64(2); term < 9; term++ {
+		have.Term = term
+		have, err = s.Update(t.Context(), have)
+		require.NoError(t, err)
+	}
+	all, err := filepath.Glob(filepath.Join(s.dir, "lease.d", "*.lease"))
+	require.NoError(t, err)
+	require.Len(t, all, 8)
+	for i, path := range all {
+		if i < 4 {
+			require.NoError(t, os.Remove(path), "as writers do")
+		} else {
+			require.NoError(t, os.WriteFile(path, nil, 0o644))
+		}
+	}
+	got, err := s.Get(t.Context(), "lease")
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, got.Term, uint64(8))
+}
+
 // A follower that sees the same version again believes that the record has not changed.
 func TestEachDamageOfRecordHasItsOwnVersion(t *testing.T) {
 	for what, damage := range map[string]func(s files){

@@ -183,8 +183,8 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 }
 
 // leastTerm returns a term that is not less than that of the damaged record with the given number. Each record raises the term of the
-// one before by at most 1, unless its elector has seen greater terms. If all records before it are damaged too, leastTerm counts from the
-// first one. If one of them cannot be read, it returns 0.
+// one before by at most 1, unless its elector has seen greater terms. If all records before it are damaged too, or were removed, leastTerm
+// counts from the first one.
 func leastTerm(dir string, number uint64) uint64 {
 	for n := number - 1; n > 0; n-- {
 		before, _, err := readRecord(recordPath(dir, n))
@@ -192,7 +192,7 @@ func leastTerm(dir string, number uint64) uint64 {
 		case err == nil:
 			return before.Term + number - n
 		case !errors.Is(err, errDamaged):
-			return 0
+			return number
 		}
 	}
 	return number

@@ -149,6 +149,25 @@ func TestSlotsReportUnreachableStoreAndStartLater(t *testing.T) {
 	})
 }
 
+// What failed in one run says nothing about the next, and nothing fails between two runs.
+func TestCheckConsidersOnlyPresentRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 16)
+		w.store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errExpected }})
+		a := w.join(t, "a", nil)
+		after(2 * lease)
+		require.ErrorIs(t, a.Check(0), errExpected)
+		require.NoError(t, a.stop())
+		require.NoError(t, a.Check(0), "it does not run")
+		after(time.Hour)
+		a.start()
+		after(time.Second)
+		require.NoError(t, a.Check(0), "it has just begun")
+		after(2 * lease)
+		require.ErrorIs(t, a.Check(0), errExpected)
+	})
+}
+
 func TestReadOnlyStoreIsOneErrorForAllSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 16)

@@ -88,7 +88,9 @@ func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, li
 func (s *Slots) Run(ctx context.Context) error {
 	s.mu.Lock()
 	busy := s.running
-	s.running = true
+	if !busy {
+		s.running, s.number.failing = true, time.Time{}
+	}
 	s.mu.Unlock()
 	if busy {
 		return fmt.Errorf("shard: run %q: %w", s.cfg.Lease.Key, leaderelect.ErrRunning)
@@ -136,8 +138,8 @@ func (s *Slots) Owns(key string) bool {
 	return s.slots[s.Slot(key)].owned()
 }
 
-// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends
-// or the slot is lost. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the
+// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends,
+// the slot is lost, or done is called. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the
 // term of the slot. The slot is not handed over until done is called. Call done soon after the context has ended. Further
 // calls of done have no effect.
 func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
@@ -155,8 +157,8 @@ func (s *Slots) Owned() []int {
 	return owned
 }
 
-// Owner returns the replica that owned the slot of key when its record was last read. You can send a request there, for
-// example.
+// Owner returns the replica that owned the slot of key when its record was last read, or false if there was none. You can
+// send a request there, for example.
 func (s *Slots) Owner(key string) (leaderelect.Leader, bool) {
 	return s.slots[s.Slot(key)].elector.Leader()
 }
@@ -181,7 +183,8 @@ func (s *Slots) Members() []leaderelect.Leader {
 	return members
 }
 
-// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
+// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance. The last two are those of a
+// Run in progress.
 //
 //   - A slot has a problem that leaderelect.Elector.Check reports for a leadership.
 //   - DrainTimeout has passed, or is negative, and a slot waits for work whose done was not called.
@@ -190,8 +193,11 @@ func (s *Slots) Members() []leaderelect.Leader {
 //
 // Check is for a liveness probe.
 func (s *Slots) Check(tolerance time.Duration) error {
+	var failing error
 	s.mu.Lock()
-	failing := s.number.check(s.timing.Patience(tolerance))
+	if s.running {
+		failing = s.number.check(s.timing.Patience(tolerance))
+	}
 	s.mu.Unlock()
 	errs := []error{failing}
 	for _, one := range s.slots {
