@@ -13,8 +13,9 @@ import (
 // stage starts as soon as the informers that were added before it, and its own, have synced.
 //
 // Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its informers
-// is being removed (ErrExists too); or if the manager is stopping or has ended ([ErrStopped]). An added informer may have the name of a
-// part that is not an informer. Add panics if a part or an informer is nil.
+// is being removed (ErrExists too); if the manager is stopping or has ended ([ErrStopped]); or, with Config.Shards, if a part of stage
+// Leading does not share its keys. An added informer may have the name of a part that is not an informer. Add panics if a part or an
+// informer is nil.
 func (m *Manager) Add(parts ...Part) error {
 	var made, informers []*part
 	for _, p := range parts {
@@ -129,7 +130,7 @@ func (m *Manager) enlistLocked(p *part) {
 
 // Remove stops the part of the given name gracefully, and then each of its informers that no other part needs. It returns when they have
 // ended. If both an informer and another part with that name were added, Remove removes the other part first. An informer that was itself
-// added also runs until no other part needs it.
+// added also runs until no other part needs it: Remove of such an informer returns nil at once.
 //
 // An informer runs only once. To add a part again with the same informers, add the informers as parts too, so that they stay.
 //

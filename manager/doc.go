@@ -1,5 +1,5 @@
 // Package manager starts and stops the parts of a program in the right order: informers, controllers, an election if there are several
-// replicas, and any other part that has a name and a Run. It stops gracefully: no work is interrupted.
+// replicas, and any other part that has a name and a Run. It stops gracefully: work in flight has time to end.
 //
 // # Usage
 //
@@ -54,10 +54,10 @@
 //  4. No part runs twice concurrently. An informer runs once, however many parts need it. A name belongs to one part until
 //     that part has ended after its removal.
 //  5. A removal affects no other part. When [Manager.Remove] returns nil, the part, and the informers that only it needed, have ended
-//     and do not run again. An informer ends after the last part that needs it.
+//     and do not run again. An informer that another part needs ends after the last such part.
 //  6. When a part fails or panics, the manager calls Config.Restart once, with the name of the part. If everything stops, Run returns the
 //     error; otherwise the manager logs it. Run or Remove returns the error of a part that was told to end, unless it wraps
-//     context.Canceled or the cause of the context.
+//     context.Canceled or the cause of the context. If only the term of the part is over, the manager logs that error.
 //  7. When Run returns, all parts and goroutines of the manager have ended, unless its error wraps [ErrStopTimeout]: that error names the
 //     parts that it left behind. A part that ignores the end of its context delays those after it until the limit of the stop
 //     (StopTimeout). The lease is not released while a part of stage Always or Leading, or BeforeRelease, is still running. If the lease

@@ -137,6 +137,37 @@ func TestUnsyncedInformerIsNeverHealthy(t *testing.T) {
 	})
 }
 
+// The time to sync does not count.
+func TestInformerIsHealthyOnlyWhileSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inARow := &looptest.Log[int]{}
+		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
+			inARow.Add(f.InARow)
+			return 0, true
+		}})
+		s.informer.hold = true
+		runs := 0
+		s.informer.run = func(ctx context.Context) error {
+			switch runs++; runs {
+			case 2:
+				time.Sleep(59 * time.Second)
+				close(s.informer.synced)
+				time.Sleep(59 * time.Second)
+			case 3:
+				time.Sleep(time.Minute)
+			case 4:
+				<-ctx.Done()
+				return nil
+			}
+			return errBoom
+		}
+		r := looptest.Start(t, s.manager.Run)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, []int{1, 2, 1}, inARow.Take())
+		require.NoError(t, r.Stop())
+	})
+}
+
 func TestBackoffGivesUpAfterStepsOrEndedInformer(t *testing.T) {
 	policy := manager.Backoff(wait.Backoff{Duration: time.Second, Steps: 3})
 	decides := func(restart func(manager.Failure) (time.Duration, bool), n int, err error) string {

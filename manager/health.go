@@ -141,7 +141,7 @@ type PartStats struct {
 	Name  string
 	State string // "waiting", "syncing", "running", "backing off", or "stopping"
 
-	// Since is the time at which State began. It is zero before Run.
+	// Since is the time at which State began. It is zero until the stage of the part begins for the first time.
 	Since time.Time
 
 	// Restarts is the number of restarts after failures.

@@ -206,6 +206,26 @@ func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 	})
 }
 
+func TestFailedBeforeReleaseOfResigningLeaderStopsEverything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, manager.Config{Election: election(newLeases()), StopTimeout: 20 * time.Second})
+		s.hook = func(ctx context.Context) error {
+			deadline, ok := ctx.Deadline()
+			assert.True(t, ok)
+			assert.Equal(t, 20*time.Second, time.Until(deadline), "the drain does not count, because nothing stops")
+			return errBoom
+		}
+		r := looptest.Start(t, s.manager.Run)
+		assert.Zero(t, s.manager.Stats().Parts[1].Since, "its stage has not begun")
+		time.Sleep(time.Minute)
+		assert.NotZero(t, s.manager.Stats().Parts[1].Since)
+		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
+		synctest.Wait()
+		require.True(t, r.Ended())
+		require.EqualError(t, r.Stop(), "manager: call BeforeRelease: boom")
+	})
+}
+
 func TestReadySaysWhyInformerHasNotSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()

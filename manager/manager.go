@@ -75,8 +75,10 @@ type Config struct {
 
 	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. If
 	// this process does not lead or has lost the lease, another process may lead already, so the manager does not call
-	// BeforeRelease. Nor does it call BeforeRelease if a part has not returned in time. The context has the values of the context
-	// of the parts. It ends at the limit of the stop (StopTimeout), or when the lease is lost.
+	// BeforeRelease. Nor does it call BeforeRelease if a part has not returned in time. Without Election and Shards, it is called in
+	// each stop after the parts have run. The context has the values of the context of the parts. It ends at the limit of the stop
+	// (StopTimeout), or when the lease is lost; after a resignation, it ends StopTimeout after the call. If BeforeRelease returns an
+	// error or panics, everything stops, and Run returns the error.
 	BeforeRelease func(ctx context.Context) error
 
 	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the part
@@ -93,7 +95,7 @@ type Config struct {
 	SyncTimeout time.Duration
 
 	// StopTimeout limits the whole stop. The DrainTimeout of each controller should be shorter. At the limit, the context of
-	// BeforeRelease ends, but BeforeRelease always has at least 3 s. If a part has not returned 3 s after the limit, and 3 s after
+	// BeforeRelease ends, but BeforeRelease has at least 3 s, unless the lease is lost first. If a part has not returned 3 s after the limit, and 3 s after
 	// its context has ended, the manager leaves it behind: Run returns an error that wraps [ErrStopTimeout] and names the part. The
 	// election has 6 s. Defaults to 1 min. A negative value disables the limit.
 	StopTimeout time.Duration
@@ -108,7 +110,8 @@ type Config struct {
 
 // These errors report why a part could not be added or removed, or has failed.
 var (
-	// ErrExists reports that a part cannot be added because another part has its name, or has been removed and has not ended yet.
+	// ErrExists reports that a part cannot be added because another part has its name, or because it was added before and has not been
+	// removed, or has not ended since.
 	ErrExists = errors.New("part exists already")
 
 	// ErrNoPart reports that no part of the given name was added.

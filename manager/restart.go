@@ -69,7 +69,7 @@ func (m *Manager) react(ctx context.Context, p *part, err error, ran time.Durati
 func (m *Manager) book(p *part, err error, ran time.Duration) Failure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ran >= m.cfg.HealthyAfter && p.state != stateSyncing {
+	if p.state == stateRunning && time.Since(p.since) >= m.cfg.HealthyAfter { // an informer runs once it has synced
 		p.failures = 0
 	}
 	p.failures++
