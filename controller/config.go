@@ -15,10 +15,9 @@ import (
 
 // Config configures a [Controller]. The zero value is ready for use.
 //
-// A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. In
-// [Controller.Acquired], a panic of ShardKey is one of the caller. GaveUp and [Hooks] document what their panics do. Nothing recovers a
-// panic of a function or a method in Queue, such as a RateLimiter: in a worker, it ends the program. A panic of the method Notify of
-// Expectations is one of Run.
+// A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. GaveUp and
+// [Hooks] document what their panics do. Nothing recovers a panic of a function or a method in Queue, such as a RateLimiter: in a worker,
+// it ends the program. A panic of the method Notify of Expectations is one of Run.
 type Config[K comparable] struct {
 	// Workers is the number of keys that are reconciled concurrently. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int

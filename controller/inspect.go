@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"iter"
 	"reflect"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 	"github.com/setpoint-go/setpoint/controller/internal/agenda"
 	"github.com/setpoint-go/setpoint/controller/internal/attempt"
 	"github.com/setpoint-go/setpoint/controller/internal/crew"
-	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -106,13 +104,10 @@ func (i inspector[K]) Slot(text string) (slot int, ok bool) {
 		return 0, false
 	}
 	key, ok := i.find(text)
-	err := wait.Call(context.Background(), func(context.Context) error {
-		if ok {
-			slot = (*slots).Slot(i.c.cfg.ShardKey(key))
-		}
-		return nil
-	})
-	return slot, ok && err == nil
+	if !ok {
+		return 0, false
+	}
+	return i.c.slotOf(*slots, key)
 }
 
 func (i inspector[K]) Stack(text string) []byte {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
@@ -206,6 +207,42 @@ func TestInspectorReportsSinceWhenKeyIsHeld(t *testing.T) {
 		assert.Equal(t, 2*time.Second, c.Stats().OldestHeld["drain"], "those that were scheduled")
 		require.NoError(t, <-ended)
 		assert.Zero(t, c.Stats().OldestHeld["drain"])
+	})
+}
+
+func TestInspectorForgetsFailuresAndKeepsRequeues(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{Queue: workqueue.Config[string]{RateLimiter: &limiter{delay: time.Minute}}}
+		c, reports := newController(t, cfg, func(_ context.Context, key string) (controller.Result, error) {
+			switch key {
+			case "parked":
+				return controller.Result{}, retry.Permanent(errBoom)
+			case "failed":
+				return controller.Result{}, errBoom
+			}
+			return controller.Result{RequeueAfter: time.Minute}, nil
+		})
+		looptest.Start(t, c.Run)
+		c.PauseKey("held")
+		for _, key := range []string{"parked", "failed", "later", "held"} {
+			c.Add(key)
+		}
+		synctest.Wait()
+		require.Len(t, reports.Take(), 3)
+		in := c.Inspect()
+		for _, key := range []string{"parked", "failed", "later"} {
+			assert.True(t, in.Forget(key))
+		}
+		assert.Empty(t, c.Parked())
+		for _, k := range c.Snapshot() {
+			assert.Equal(t, "later", k.Key, "a held key is not in the queue")
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		assert.Equal(t, []string{"later"}, keysOf(reports.Take()))
+		assert.True(t, in.Retry("failed"))
+		synctest.Wait()
+		assert.Equal(t, 1, reports.Take()[0].Attempt)
 	})
 }
 

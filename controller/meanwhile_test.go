@@ -235,6 +235,20 @@ func TestConsecutiveConflictsBecomeFailures(t *testing.T) {
 	})
 }
 
+func TestConflictMayCarryItsDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, retry.After(errConflict, time.Minute)
+		})
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		report := reports.Take()[0]
+		assert.Equal(t, controller.Unfinished, report.Outcome)
+		assert.Equal(t, time.Minute, report.Retry)
+	})
+}
+
 func TestLongUnfinishedWorkIsParked(t *testing.T) {
 	for name, test := range map[string]struct {
 		errs []error // of the reconciles, the last one again and again

@@ -53,10 +53,20 @@ func (c *Controller[K]) Acquired(slot int) {
 		opts.Reason = fmt.Sprintf("slot %d acquired", slot)
 	}
 	c.inputs.Present(func(key K) {
-		if (*slots).Slot(c.cfg.ShardKey(key)) == slot {
+		if of, ok := c.slotOf(*slots, key); of == slot || !ok { // if not, its reconcile reports the panic
 			c.add(key, opts, false)
 		}
 	})
+}
+
+// slotOf returns the slot of key, or false after a panic of Config.ShardKey or of slots.
+func (c *Controller[K]) slotOf(slots Slots, key K) (slot int, ok bool) {
+	defer func() {
+		if recover() != nil {
+			slot, ok = 0, false
+		}
+	}()
+	return slots.Slot(c.cfg.ShardKey(key)), true
 }
 
 // begin begins the work of t in the slot of its key. It returns false if another replica owns the slot, and an error after a panic of

@@ -175,6 +175,34 @@ func TestPanickingShardKeyIsReconcilePanic(t *testing.T) {
 	})
 }
 
+// Otherwise one bad key would keep all replicas from acquiring any slot.
+func TestPanickingShardKeyBlocksNoSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		apps := newInformer("apps", newSource(object{Key: "aa"}, object{Key: "bad"}, object{Key: "bb"}))
+		looptest.Start(t, apps.Run)
+		cfg := controller.Config[string]{ShardKey: func(key string) string {
+			if key == "bad" {
+				panic("no shard for " + key)
+			}
+			return key
+		}}
+		c, reports := newController(t, cfg, noop, controller.For(apps))
+		c.Share(byText{})
+		looptest.Start(t, c.Run)
+		synctest.Wait()
+		reports.Take()
+		c.Acquired(2)
+		synctest.Wait()
+		outcomes := make(map[string]controller.Outcome)
+		for _, r := range reports.Take() {
+			outcomes[r.Key] = r.Outcome
+		}
+		assert.Equal(t, map[string]controller.Outcome{
+			"aa": controller.Succeeded, "bb": controller.Succeeded, "bad": controller.Panicked,
+		}, outcomes)
+	})
+}
+
 func TestInspectorFindsSlotOfKey(t *testing.T) {
 	slots, err := shard.New(shard.Config{
 		Slots: 16, Lease: leaderelect.Config{Store: newLeases(), Key: "things"},
