@@ -78,7 +78,7 @@ func (c *Controller[K]) checkProgress(working *workers[K], paused bool) error {
 		}
 	}
 	if !stuck.InFlight {
-		if paused {
+		if paused || c.queue.OldestReady() <= c.cfg.StuckAfter { // the usual case, in which no key need be looked at
 			return nil
 		}
 		for _, k := range c.queue.Snapshot() {

@@ -3,6 +3,8 @@ package controller_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"runtime/pprof"
 	"testing"
 	"testing/synctest"
@@ -89,6 +91,28 @@ func TestControllerIsStuckWhenKeysAreNotHandedOut(t *testing.T) {
 		assert.Contains(t, err.Error(), "key a is ready since ")
 		c.Pause()
 		require.NoError(t, c.Check(), "a pause is not a failure")
+	})
+}
+
+// A liveness probe of an idle controller looks at no key.
+func TestCheckOfIdleControllerIsCheap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := newController(t, controller.Config[string]{StuckAfter: time.Minute}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{RequeueAfter: 24 * time.Hour}, nil
+		})
+		for i := range 1000 {
+			c.Add(fmt.Sprint(i))
+		}
+		looptest.Start(t, c.Run)
+		time.Sleep(time.Hour)
+		require.Equal(t, 1000, c.Stats().Queue.Delayed)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 10 {
+			require.NoError(t, c.Check())
+		}
+		runtime.ReadMemStats(&after)
+		assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100_000), "a copy of all keys takes more")
 	})
 }
 

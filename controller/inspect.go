@@ -14,7 +14,7 @@ import (
 
 // KeyInfo is what a [Controller] knows about a key. The key is given as text: see [Inspector].
 type KeyInfo struct {
-	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue. For a key that is neither ready nor in flight,
+	// KeyInfo is what the queue knows. Its State is zero if the key is not in the queue. For a held key that is neither ready nor in flight,
 	// Since is the time at which HeldBy began to hold the key. If the key is in no state and not held, Since is the time of PauseKey.
 	workqueue.KeyInfo[string]
 

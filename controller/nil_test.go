@@ -46,6 +46,9 @@ func TestInvalidWatchPanicsAtConstruction(t *testing.T) {
 		"controller: Where called with a nil function":   func() { controller.For(inf).Where(nil) },
 		"controller: When called with a nil function":    func() { controller.For(inf).When(nil) },
 
+		"controller: NewCollector called with a nil children": func() {
+			_, _ = controller.NewCollector[int, int](nil, nil, nil, controller.Config[string]{})
+		},
 		"controller: WaitReconciled called with a nil object": func() { _ = c.WaitReconciled(t.Context(), "a", nil) },
 		"informer: WaitForSync called with nil as argument 2": func() { _ = informer.WaitForSync(t.Context(), nil) },
 		"informer: WaitForSync called with nil as argument 3": func() { _ = informer.WaitForSync(t.Context(), inf, none) },

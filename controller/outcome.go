@@ -106,7 +106,7 @@ type Report[K comparable] struct {
 	Duration time.Duration
 
 	// Retry is the time after which the key is reconciled again. It is zero if the key is reconciled again at once, or only
-	// when it is added: Outcome distinguishes the two.
+	// when it is added: Outcome distinguishes the two. After a negative RequeueAfter it is a nanosecond.
 	Retry time.Duration
 }
 

@@ -63,7 +63,8 @@ type Stats struct {
 	Durations workqueue.Histogram
 }
 
-// Stats returns the numbers of c. The caller may keep and change the result. The cost does not depend on the number of keys.
+// Stats returns the numbers of c. The caller may keep and change the result. The cost does not depend on the number of keys, but grows with
+// the number of keys in flight and of groups (Config.Queue.Group).
 func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}

@@ -22,7 +22,7 @@ type Input[K comparable] interface {
 // When a Run of the controller begins, a watch adds the keys of all objects that are present. From then on it adds the keys of
 // each object that is added, updated, or deleted. An update adds the keys of both the old and the new state, each once; a
 // deletion adds those of the last known state. A watch sees each change in the cache and merges none: a reconcile may have
-// acted on a state that lasted only for a moment.
+// acted on a state that lasted only for a moment. With [Handles], all this is up to the handler, such as its field EveryEvent.
 //
 // Three methods restrict a watch:
 //
@@ -177,6 +177,8 @@ func mustHave(call, argument string, isNil bool) {
 // For owners of several kinds, call [owner.Children.Collect] in a reconcile, with the inputs of this function: the children by
 // [For], and the owners of each kind by [Watches], mapped with [owner.Children.Keys]. Do not filter out updates that change the
 // UID: an owner that is deleted and created again may arrive as one update.
+//
+// NewCollector panics if children, owners, or seen is nil.
 func NewCollector[C, T any](
 	children *owner.Children[C], owners store.Store[T], seen *store.Informer[T], cfg Config[string],
 ) (*Controller[string], error) {

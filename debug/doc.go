@@ -13,12 +13,13 @@
 // A [Handler] works under any prefix, because all its links are relative. The paths, without the prefix:
 //
 //	/                       the overview: parts, election, slots, queues, informers, events, feature gates
-//	/queue?name=Q           the keys of the queue Q, with &state=S, &q=TEXT, and &page=N
+//	/queue?name=Q           the keys of the queue of controller Q, with &state=S, &q=TEXT, and &page=N
 //	/key?queue=Q&key=K      one key: why it is not done, its object, its events, its owner, and its children
 //	/key?informer=S&key=K   an object in the cache of the informer S, whose key is in no queue
 //	/healthz, /readyz       for probes, in the form of Kubernetes; with ?verbose, they list all parts
 //
-// With &format=json, a page returns the same as JSON. docs/debug.md describes the fields.
+// With format=json, a page returns the same as JSON. docs/debug.md describes the fields. A link to a key of more than 1,000 bytes has
+// &id=DIGEST instead of the key.
 //
 // # Security
 //

@@ -166,8 +166,8 @@ func (e *Elector) Leader() (Leader, bool) {
 //   - The lease is lost, and the work still runs. This process should end. The time counts from the last renewal.
 //   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is
 //     held for nothing.
-//   - The store has never answered a read, or answers reads and no writes: the directory is read-only, or the table is
-//     missing. An outage of a store that has worked before is not reported.
+//   - In the present Run, the store has never answered a read, or answers reads and no writes: the directory is read-only,
+//     or the table is missing. An outage of a store that has worked before is not reported.
 //
 // Check is for a liveness probe.
 func (e *Elector) Check(tolerance time.Duration) error {

@@ -16,7 +16,7 @@ import (
 // The context of the work ends with [ErrResigned], and the elector keeps the lease while the work drains, for
 // DrainTimeout at most. After OnStoppedLeading it releases the lease, even without ReleaseOnCancel. Resign returns when
 // the lease was released or lost. If ctx ends first, Resign returns an error and the work continues to drain. RunOnce
-// returns nil after a Resign.
+// returns nil after a Resign, unless the lease was lost or the work has returned an error of its own.
 //
 // If this elector does not lead, Resign only keeps it from taking the lease. If its claim is in flight, it gives the lease
 // back before its work begins.

@@ -271,3 +271,29 @@ func TestResigningLeaderReleasesEvenIfCanceled(t *testing.T) {
 		w.finish(t)
 	})
 }
+
+func TestErrorOfWorkAfterResignIsReturnedByRunOnce(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			a := w.join(t, "a", nil)
+			a.behave = func(ctx context.Context, _ *leaderelect.Leadership) error {
+				<-ctx.Done()
+				if own {
+					return errNetwork
+				}
+				return context.Cause(ctx)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- a.RunOnce(t.Context()) }() // ends after the Resign
+			after(time.Second)
+			require.NoError(t, a.Resign(t.Context(), 0))
+			if err := <-ended; own {
+				require.ErrorIs(t, err, errNetwork)
+			} else {
+				require.NoError(t, err)
+			}
+			w.finish(t)
+		})
+	}
+}

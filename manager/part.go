@@ -51,7 +51,7 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
-// At returns p as a part that runs in the given stage. It panics if p is nil or stage is invalid.
+// At returns p as a part that runs in the given stage, even if At has given it another one. It panics if p is nil or stage is invalid.
 func At(stage Stage, p Part) Part {
 	if stage < Leading || stage > Outer {
 		panic(fmt.Sprintf("manager: At called with %v", stage))

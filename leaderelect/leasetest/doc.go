@@ -18,9 +18,9 @@
 // # Guarantees
 //
 //  1. Each case is a subtest with its own backend. A failure names the sentence of the contract of leaderelect.LeaseStore
-//     that does not hold. A case that is skipped names the field of [Backend] that it needs.
-//  2. The suite waits at most [Patience] for an expected event. It sleeps only in cases about faults: for Idle, and while it
-//     checks that a call or a takeover does not return.
+//     that does not hold. A case that is skipped names the field of [Backend], or the interface, that it needs.
+//  2. The suite waits at most [Patience] for an expected event. Apart from polls, it sleeps only in cases about faults: for
+//     Idle, before Restart, and while it checks that a call or a takeover does not return.
 //  3. The suite checks every method with every definite error; versions that change with every write and are never
 //     reused; races between writers, through two handles if Reopen is set; reads that do not go back; calls whose context
 //     has ended; keys and values of any bytes; terms; copies of values; List; and Watch: its first state, order, last

@@ -54,7 +54,8 @@ type Guard struct {
 	// record has another term it does not call f, and returns an error that wraps Refused.
 	Do func(ctx context.Context, key string, term uint64, f func()) error
 
-	// Leading does the same with the key and the term of the leadership of ctx. Optional.
+	// Leading does the same with the key and the term of the leadership of ctx. Without a leadership, it does not call f, and
+	// returns an error. Most calls are in the goroutine of an elector, so Leading must not call t.Fatal. Optional.
 	Leading func(ctx context.Context, f func()) error
 
 	// Refused is the error that Do and Leading wrap when they refuse a term.

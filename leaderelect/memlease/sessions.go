@@ -12,7 +12,8 @@ var (
 	errDropped = errors.New("it was dropped")
 )
 
-// Hold implements [leaderelect.Sessions]. It holds the session until ctx ends or [Store.DropSessions] is called.
+// Hold implements [leaderelect.Sessions]. It holds the session until ctx ends or [Store.DropSessions] is called. If another call holds the
+// session, Hold returns an error at once.
 func (s *Store) Hold(ctx context.Context, name string, held func()) error {
 	s.mu.Lock()
 	if s.sessions[name] != nil {

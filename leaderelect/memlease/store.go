@@ -19,7 +19,7 @@ import (
 // Tests make it fail. [Store.Inject] delays, loses, or refuses calls. [Store.Put] and [Store.Delete] change records as an
 // operator does by hand.
 //
-// All methods may be called concurrently. A store without faults never blocks.
+// All methods may be called concurrently. Without faults, none blocks except Watch, Hold, and Gone.
 type Store struct {
 	mu sync.Mutex
 	// mu guards the following.

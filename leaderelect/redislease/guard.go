@@ -10,8 +10,8 @@ import (
 
 // Guarded runs a script for the leadership of ctx, which is the context of OnStartedLeading or one derived from it. The
 // script runs only if the record of the lease still has the term of that leadership. Otherwise the error wraps
-// [ErrFenced]. Guarded returns the script's result. It returns an error at the Deadline that the leadership had at the
-// call.
+// [ErrFenced]. Guarded returns the script's result. It returns an error if ctx belongs to no leadership, and at the Deadline
+// that the leadership had at the call.
 //
 // The script is a list of statements, with keys and args in KEYS and ARGV. Redis runs the comparison and the script as
 // one step, so its writes happen before any successor begins. In a cluster, keys must be in the slot of the lease: use

@@ -305,6 +305,21 @@ func TestLostSlotEndsWorkContext(t *testing.T) {
 	})
 }
 
+func TestDoneEndsWorkContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 4)
+		a := w.join(t, "a", nil)
+		after(time.Second)
+		work, done, ok := a.Begin(t.Context(), "key")
+		require.True(t, ok)
+		require.NoError(t, work.Err())
+		done()
+		require.ErrorIs(t, work.Err(), context.Canceled)
+		done()
+		require.True(t, a.Owns("key"), "another call has no effect")
+	})
+}
+
 func TestOwnsReadsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, paused := newWorld(t, 4), make(chan struct{})

@@ -12,7 +12,7 @@ import (
 
 // Guard guards tx by the leadership of ctx, which is the context of OnStartedLeading or one derived from it. If the
 // record of the lease still has the term of that leadership, Guard returns nil, and the term cannot change until tx ends.
-// Otherwise the error wraps [ErrFenced], and the caller must roll tx back.
+// Otherwise the error wraps [ErrFenced], and the caller must roll tx back. It is also an error if ctx belongs to no leadership.
 //
 // A successor waits for tx to end. So tx commits before the successor begins, or not at all. Call Guard before any other
 // statement of tx. tx must belong to the database of the store.
@@ -81,8 +81,8 @@ func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint
 func (s *Store) GuardQuery() string { return s.stmt.guard }
 
 // Transact runs f in a transaction that is guarded by the leadership of ctx: see [Store.Guard]. It commits the
-// transaction if f returns nil. Otherwise, or if ctx ends, it rolls the transaction back. If the commit fails, its
-// outcome is unknown.
+// transaction if f returns nil. Otherwise, or if ctx ends, it rolls the transaction back, and returns the error of f as it
+// is. If the commit fails, its outcome is unknown.
 //
 // The transaction uses a connection of the store's pool. If the work can use all of them, renewals wait. In that case,
 // give the work its own pool and use [Store.Guard].

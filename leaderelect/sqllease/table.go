@@ -13,7 +13,8 @@ func (s *Store) DDL() string { return s.stmt.create }
 
 // EnsureTable creates the table if it does not exist, and then checks its columns, their types, and its unique keys.
 // Without those keys, a lease could have two leaders, or a takeover would not wait for guarded transactions. The error
-// names every problem, with the statement that repairs it.
+// names every problem, with the statement that repairs it. If a column is missing, it names only that, because the table
+// is none of leases.
 //
 // Several processes may call EnsureTable at once. If the table exists, the role needs no privilege to create one. So call
 // it even if a migration creates the table.

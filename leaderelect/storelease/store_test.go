@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -442,3 +443,38 @@ func TestWatchReportsDeletionAndStopsWithItsLoop(t *testing.T) {
 
 // errOf returns the error of a call that returns an object too.
 func errOf[T any](_ store.Object[T], err error) error { return err }
+
+func TestRenewalRemovesWhatOthersAddToObject(t *testing.T) {
+	rec := records(t, must(store.NewMemory(store.MemoryConfig{})))
+	leases := must(storelease.New(rec, storelease.Config{}))
+	have, err := leases.Create(t.Context(), leaderelect.Entry{Key: "a", Term: 1})
+	require.NoError(t, err)
+	o, err := rec.Get(t.Context(), "lease/a")
+	require.NoError(t, err)
+	o.Labels, o.Finalizers = map[string]string{"by": "hand"}, []string{"by-hand"}
+	o, err = rec.Update(t.Context(), o)
+	require.NoError(t, err)
+	require.NotEmpty(t, o.Labels)
+	_, err = leases.Update(t.Context(), have)
+	require.ErrorIs(t, err, leaderelect.ErrConflict)
+	have, err = leases.Get(t.Context(), "a")
+	require.NoError(t, err)
+	_, err = leases.Update(t.Context(), have)
+	require.NoError(t, err)
+	o, err = rec.Get(t.Context(), "lease/a")
+	require.NoError(t, err)
+	assert.Empty(t, o.Labels)
+	assert.Empty(t, o.Finalizers)
+}
+
+func TestKeyMayBeAsLongAsThatOfAnObject(t *testing.T) {
+	leases := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{Prefix: "p/"}))
+	room := backend.MaxKey - len("p/")
+	for _, key := range []string{strings.Repeat("k", room), strings.Repeat("%", room/3), strings.Repeat("é", room/6)} {
+		_, err := leases.Create(t.Context(), leaderelect.Entry{Key: key, Term: 1})
+		require.NoError(t, err)
+		_, err = leases.Create(t.Context(), leaderelect.Entry{Key: key + key[:2] + "kkk", Term: 1})
+		require.Error(t, err)
+		require.NotErrorIs(t, err, leaderelect.ErrConflict)
+	}
+}
