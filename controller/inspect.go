@@ -39,8 +39,8 @@ type KeyInfo struct {
 // proportional to the number of keys. If several keys have the same text, the first that is found counts. The methods that act on a key
 // return false if the text names none.
 //
-// All methods are safe for concurrent use. None but Resync, which copies the parked keys, holds a lock of the queue for more than 128 keys at
-// a time.
+// All methods are safe for concurrent use. None but Resync, which copies the parked keys, holds a lock of the queue for more than 128 keys
+// at a time.
 type Inspector interface {
 	// Keys iterates over the keys that wait, are in flight, are held or paused, are parked, or have failed, in no particular order. It
 	// describes each key as of a different moment. A key that changes during the iteration may be yielded twice, or not at all.

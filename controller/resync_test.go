@@ -122,6 +122,28 @@ func TestResyncHasBackgroundPriority(t *testing.T) {
 	})
 }
 
+func TestConnectedControllerResyncs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inf := newInformer("things", newSource(object{Key: "a"}))
+		looptest.Start(t, inf.Run)
+		c, _ := newController(t, controller.Config[string]{Resync: time.Minute}, noop, controller.For(inf))
+		disconnect, err := c.Connect(t.Context())
+		require.NoError(t, err)
+		synctest.Wait()
+		for range 3 {
+			_, ok := c.Step(t.Context(), "a")
+			require.True(t, ok)
+			assert.Empty(t, c.Ready())
+			time.Sleep(2 * time.Minute)
+		}
+		disconnect()
+		_, ok := c.Step(t.Context(), "a")
+		require.True(t, ok)
+		time.Sleep(time.Hour)
+		assert.Empty(t, c.Ready())
+	})
+}
+
 // Guarantee 12: parked keys.
 func TestResyncGivesParkedKeyOneAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

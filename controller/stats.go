@@ -44,9 +44,9 @@ type Stats struct {
 	// OldestHeld has, by the same reasons, for how long the oldest held key has been held. It is 0 if no key is held.
 	OldestHeld map[string]time.Duration
 
-	// CacheLag has, by the name of an informer, how long the cache took to show the last write of a reconcile of this controller. If a write
-	// has been missing for longer, CacheLag has that time. It has no entry for an informer that mirrors no store, or to which nothing was
-	// written. It is empty with Config.StaleReads.
+	// CacheLag has, by the name of an informer, how long the cache took to show a write of a reconcile of this controller. One write is
+	// measured at a time: the first after the one before has appeared. If it has been missing for longer, CacheLag has that time. It has no
+	// entry for an informer that mirrors no store, or to which nothing was written. It is empty with Config.StaleReads.
 	CacheLag map[string]time.Duration
 
 	// Unmapped is the number of objects that could not be mapped to keys and will be retried.

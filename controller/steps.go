@@ -18,8 +18,8 @@ import (
 //		report, ok := c.Step(ctx, key)
 //	}
 //
-// While c is connected, no key is ready before its informers have synced. Goroutines retry mappings that failed, until ctx ends or
-// disconnect is called.
+// While c is connected, no key is ready before its informers have synced. Goroutines retry mappings that failed, and add keys
+// for Config.Resync, until ctx ends or disconnect is called.
 //
 // disconnect detaches the watches and waits for these goroutines. It may be called twice. Keys that were added stay in the queue.
 // Do not call it from a step or from a callback of an informer. To simulate a crash, abandon c and make a new controller.
@@ -76,9 +76,10 @@ func (c *Controller[K]) Ready() []K {
 }
 
 // Step reconciles key, which [Controller.Ready] has returned, in the goroutine of the caller. It is the stepping form of Run. It
-// does not wait: ok is false if key is not ready, must wait, or belongs to another replica. ok is also false if c is paused, or is
-// connected and not synced, if ctx has ended, or if the leadership of ctx is over. Keys come from Add, from retries and RequeueAfter, and, after [Controller.Connect],
-// from the watches. The context of the reconcile is derived from ctx. Step panics during a Run.
+// does not wait: ok is false if key is not ready, must wait, or belongs to another replica. ok is also false if c is paused, or
+// is connected and not synced, if ctx has ended, or if the leadership of ctx is over. Keys come from Add, from retries and
+// RequeueAfter, and, after [Controller.Connect], from the watches. The context of the reconcile is derived from ctx. Step panics
+// during a Run.
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
 	c.enterStep()
 	defer c.leaveStep()

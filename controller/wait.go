@@ -28,10 +28,11 @@ type Written interface {
 // If no such reconcile is in flight, WaitReconciled adds the key. So it works for an old write, and for a key that no mapper
 // returns.
 //
-// A reconcile succeeds if it returns no error. If it is unfinished, fails, or is canceled, WaitReconciled waits for the next one. While no
-// Run reconciles the key, it waits too. If the key is parked instead, it returns an error that wraps [ErrParked] and the error of the reconcile. It also returns an error if ctx ends
-// first, which wraps the cause of ctx; if an informer ends, which wraps [informer.ErrEnded]; if the key belongs to another replica
-// ([Controller.Share]); and at once if no informer mirrors the kind of an object. It panics as Add does, and if an object is nil.
+// A reconcile succeeds if it returns no error. If it is unfinished, fails, or is canceled, WaitReconciled waits for the next one.
+// While no Run reconciles the key, it waits too. If the key is parked instead, it returns an error that wraps [ErrParked] and the
+// error of the reconcile. It also returns an error if ctx ends first, which wraps the cause of ctx; if an informer ends, which
+// wraps [informer.ErrEnded]; if the key belongs to another replica ([Controller.Share]); and at once if no informer mirrors the
+// kind of an object. It panics as Add does, and if an object is nil.
 func (c *Controller[K]) WaitReconciled(ctx context.Context, key K, wrote ...Written) error {
 	checkKey(key)
 	seen, err := c.shows(wrote)

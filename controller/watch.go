@@ -37,8 +37,8 @@ type Input[K comparable] interface {
 // were deleted before it began. If a deletion requires work, use a mark on the object, such as a finalizer, or compare with the
 // actual state.
 //
-// If a filter function of a watch panics, the change passes, and the panic is logged. The functions that make a watch, and its methods, panic
-// if an argument is nil.
+// If a filter function of a watch panics, the change passes, and the panic is logged. The functions that make a watch, and its methods,
+// panic if an argument is nil.
 type Watch[K comparable, T any] struct {
 	rules    input.Rules[T]
 	priority int
@@ -104,8 +104,8 @@ func Handles[K, S comparable, T any](
 }
 
 // Where restricts the watch to objects for which pass returns true. An object that begins to pass counts as an addition, and one that no
-// longer passes as a deletion. pass must be deterministic. It must be safe for concurrent use if several controllers have the watch, and with
-// Config.Resync, [Controller.Share], or Resync of an [Inspector]. If Where is called several times, an object must pass all of them.
+// longer passes as a deletion. pass must be deterministic. It must be safe for concurrent use if several controllers have the watch, and
+// with Config.Resync, [Controller.Share], or Resync of an [Inspector]. If Where is called several times, an object must pass all of them.
 func (w Watch[K, T]) Where(pass func(T) bool) Watch[K, T] {
 	mustHave("Where", "function", pass == nil)
 	if before := w.rules.Where; before != nil {

@@ -240,10 +240,11 @@ const forever = 100 * 365 * 24 * time.Hour
 //	defer depose(leaderelect.ErrTermEnded)
 //	result, err := reconcile(work, "site-1") // its writes carry term 7
 //
-// The leadership lasts until depose is called. Then both of its contexts end with the cause why, which Leadership.Err returns;
-// if why is nil, that is [ErrTermEnded]. Later calls of depose have no effect. Until then, the [Leadership.Deadline] is a hundred years away. If ctx ends, work ends
-// and the leadership lasts, as in a drain. Call depose at the end of the test, because it also stops a timer. Appoint does not
-// check the term: give each leader of a key a greater one.
+// The leadership lasts until depose is called. Then both of its contexts end with the cause why, which Leadership.Err
+// returns; if why is nil, that is [ErrTermEnded]. Later calls of depose have no effect. Until then, the
+// [Leadership.Deadline] is a hundred years away. If ctx ends, work ends and the leadership lasts, as in a drain. Call depose
+// at the end of the test, because it also stops a timer. Appoint does not check the term: give each leader of a key a
+// greater one.
 func Appoint(ctx context.Context, key string, term uint64) (work context.Context, depose func(why error)) {
 	l := newLeadership(ctx, &Config{Key: key, RenewDeadline: forever}, term, lease.Beginning())
 	return l.work, func(why error) { l.end(cmp.Or(why, ErrTermEnded)) }

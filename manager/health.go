@@ -13,9 +13,9 @@ import (
 
 // Check reports whether this process is alive. It calls Check() error of the election and of every running part that has this method, and
 // joins the errors with the names. If a part was removed, its term is over, or everything stops, the context of the part ends. Check names
-// each part that has not returned within StopTimeout plus 3 s after that, unless StopTimeout is disabled. An error means that something hangs, such as work that continues
-// after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a method Part() (kind, name string),
-// which names the part as Stats does.
+// each part that has not returned within StopTimeout plus 3 s after that, unless StopTimeout is disabled. An error means that something
+// hangs, such as work that continues after the lease is lost, and that only a restart of the process helps. Each of the joined errors has a
+// method Part() (kind, name string), which names the part as Stats does.
 //
 // Check is for a liveness probe. It returns nil before Run, and after Run unless a part was left behind. It does not check parts that wait
 // for their stage or back off after a failure.

@@ -75,8 +75,8 @@ type Config struct {
 
 	// BeforeRelease is called after all parts of stages Leading and Always have ended, before the manager releases the lease. If
 	// this process does not lead or has lost the lease, another process may lead already, so the manager does not call
-	// BeforeRelease. Nor does it call BeforeRelease if a part has not returned in time. Without Election and Shards, it is called in
-	// each stop after the parts have run. The context has the values of the context of the parts. It ends at the limit of the stop
+	// BeforeRelease. Nor does it call BeforeRelease if a part has not returned in time. Without Election, it is called in each
+	// stop after the parts have run. The context has the values of the context of the parts. It ends at the limit of the stop
 	// (StopTimeout), or when the lease is lost; after a resignation, it ends StopTimeout after the call. If BeforeRelease returns an
 	// error or panics, everything stops, and Run returns the error.
 	BeforeRelease func(ctx context.Context) error
@@ -95,9 +95,9 @@ type Config struct {
 	SyncTimeout time.Duration
 
 	// StopTimeout limits the whole stop. The DrainTimeout of each controller should be shorter. At the limit, the context of
-	// BeforeRelease ends, but BeforeRelease has at least 3 s, unless the lease is lost first. If a part has not returned 3 s after the limit, and 3 s after
-	// its context has ended, the manager leaves it behind: Run returns an error that wraps [ErrStopTimeout] and names the part. The
-	// election has 6 s. Defaults to 1 min. A negative value disables the limit.
+	// BeforeRelease ends, but BeforeRelease has at least 3 s, unless the lease is lost first. If a part has not returned 3 s
+	// after the limit, and 3 s after its context has ended, the manager leaves it behind: Run returns an error that wraps
+	// [ErrStopTimeout] and names the part. The election has 6 s. Defaults to 1 min. A negative value disables the limit.
 	StopTimeout time.Duration
 
 	// HealthyAfter is the time after which the next failure of a part counts as a first failure again. The time of a part

@@ -155,8 +155,8 @@ func (c *Children[C]) remove(ctx context.Context, by store.Ref, child store.Obje
 }
 
 // Claim returns the children of by that match, in order of key: those that it controls, also if they are being deleted, and the objects
-// without a controller, which it adopts. It releases those that it controls and that no longer match. It touches neither the children of another owner nor objects without
-// a controller that are being deleted.
+// without a controller, which it adopts. It releases those that it controls and that no longer match. It touches neither the children of
+// another owner nor objects without a controller that are being deleted.
 //
 // Claim decides by the cache, and writes an object only if it is still as the cache shows it; otherwise the error is a conflict. Before the
 // first write, it reads by once, from the [Owners] of its kind. If by is gone or is being deleted, Claim writes nothing and returns no
