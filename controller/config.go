@@ -17,7 +17,7 @@ import (
 //
 // A panic of ShardKey, or of the method Expires of one of Expectations, counts as a panic of the reconcile: see [Outcome]. GaveUp and
 // [Hooks] document what their panics do. Nothing recovers a panic of a function or a method in Queue, such as a RateLimiter: in a worker,
-// it ends the program. A panic of the method Notify of Expectations is one of Run.
+// it ends the program. A panic of the method Notify of Expectations, or of the function of [Handles], is one of Run.
 type Config[K comparable] struct {
 	// Workers is the number of keys that are reconciled concurrently. Defaults to 1. [Controller.SetWorkers] changes it.
 	Workers int

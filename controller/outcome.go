@@ -34,7 +34,7 @@ import (
 //	is unfinished for MaxElapsed         Parked      when it is added              1        reset    Error
 //	returns an error of retry.Permanent  Parked      when it is added              1        reset    Error
 //	returns an error, superseded         Superseded  at once                       stays    stays    Debug
-//	returns an error after a stop        Canceled    first thing by the next Run   stays    stays    Info
+//	returns an error after a stop        Canceled    at once, by the next Run      stays    stays    Info
 //	returns an error of a fenced write   Canceled    as after a stop               stays    stays    Warn
 //
 // A key that is added is reconciled again at once, even if its last reconcile requested a delay. If reconcile returns an error, its Result

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -127,6 +128,39 @@ func TestPanicOfHookAfterReconcileIsLogged(t *testing.T) {
 			assert.EqualValues(t, 2, c.Stats().Outcomes[controller.Succeeded])
 			assert.Zero(t, c.Stats().Panics)
 			c.CheckInvariants(t)
+		})
+	}
+}
+
+// brokenNotify is an expectation that panics in Notify.
+type brokenNotify struct{}
+
+func (brokenNotify) Expires(string) (at time.Time, waiting bool) { return at, false }
+func (brokenNotify) Notify(func(key string)) (stop func())       { panic(errBoom) }
+
+// A manager recovers the panic, and may call Run again.
+func TestPanicOfRunLeavesNothingBehind(t *testing.T) {
+	for name, broken := range map[string]func(inf *informer.Informer[string, object]) *controller.Controller[string]{
+		"Notify": func(inf *informer.Informer[string, object]) *controller.Controller[string] {
+			return must(controller.New("test", noop, controller.Config[string]{
+				Logger: quiet, Expectations: []controller.Expectations[string]{brokenNotify{}},
+			}, controller.For(inf)))
+		},
+		"a handler": func(inf *informer.Informer[string, object]) *controller.Controller[string] {
+			return must(controller.New("test", noop, controller.Config[string]{Logger: quiet}, controller.For(inf),
+				controller.Handles(inf, func(func(string)) informer.Handler[string, object] { panic(errBoom) })))
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}))
+			looptest.Start(t, inf.Run)
+			c := broken(inf)
+			for range 2 {
+				assert.PanicsWithValue(t, errBoom, func() { _ = c.Run(t.Context()) })
+				synctest.Wait()
+				assert.Zero(t, inf.Stats().Handlers)
+				assert.False(t, c.Stats().Running)
+			}
 		})
 	}
 }

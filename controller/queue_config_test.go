@@ -60,7 +60,7 @@ func TestKeyPutBackIsNotDebounced(t *testing.T) {
 		stuck = false
 		looptest.Start(t, c.Run)
 		synctest.Wait()
-		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "first thing by the next run")
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "at once, by the next run")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,12 +73,13 @@ func (c *Controller[K]) leave() {
 // run is Run without its guard.
 func (c *Controller[K]) run(ctx context.Context) error {
 	defer c.follow()() // until the last write of the drain
-	syncers, stopInputs, err := c.startInputs(ctx)
+	syncers, stop, err := c.startInputs(ctx)
+	stopInputs := sync.OnceFunc(stop)
+	defer stopInputs() // also after a panic of Expectations
 	if err == nil {
 		err = input.WaitForSync(ctx, syncers, c.cfg.SyncTimeout, after(errSyncTimeout, c.cfg.SyncTimeout))
 	}
 	if err != nil || ctx.Err() != nil {
-		stopInputs()
 		return err
 	}
 

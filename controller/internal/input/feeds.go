@@ -68,6 +68,12 @@ func (fs *Feeds[K]) Start(
 			f.Stop()
 		}
 	}
+	returned := false
+	defer func() {
+		if !returned { // a handler function has panicked
+			stop()
+		}
+	}()
 	for _, in := range fs.informers {
 		made.syncers = append(made.syncers, in)
 	}
@@ -75,6 +81,7 @@ func (fs *Feeds[K]) Start(
 		started++
 		handler, err := f.Start(ctx)
 		if err != nil {
+			returned = true
 			return nil, stop, fmt.Errorf("watch %s: %w", f.Informer().Name(), err)
 		}
 		made.syncers = append(made.syncers, handler)
@@ -85,6 +92,7 @@ func (fs *Feeds[K]) Start(
 		// It ends with ctx; stop waits for it.
 		made.users.Go(func() { beside(ctx, made.syncers) })
 	}
+	returned = true
 	return made.syncers, stop, nil
 }
 
