@@ -12,9 +12,9 @@ import (
 type Config struct {
 	// Lease configures the leases of all slots: Store, Key, Identity, durations, Metadata, and so on. The records are
 	// named after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Store must be a [Lister], unless there is only
-	// one slot. OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil. The other callbacks and the
-	// Hooks are called for every slot, concurrently, and Hooks.Request also for the membership. ReleaseOnCancel is always
-	// on.
+	// one slot. OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil, so Fenced must be false. The other
+	// callbacks and the Hooks are called for every slot, concurrently, and Hooks.Request also for the membership.
+	// ReleaseOnCancel is always on.
 	Lease leaderelect.Config
 
 	// Slots is the number of slots. It determines the slot of each key, so all replicas must have the same number. The
