@@ -110,7 +110,8 @@ type Config struct {
 	// stale terms: with a guarded transaction, a store.Store, or package fence. A leader declares this in its record. If the
 	// session of a fenced leader ends, a fenced follower replaces the record at once, even if it was not released. So a new
 	// leader follows within milliseconds after a crash. This happens at most once per LeaseDuration. A leader that does
-	// not declare Fenced is never replaced early, so a rolling deployment can turn the flag on.
+	// not declare Fenced is never replaced early, and a follower without Fenced waits for the lease even after a fenced
+	// leader has released it. So a rolling deployment can turn the flag on.
 	//
 	// A leader can also lose its session while it lives, if its connection is cut. Then two leaders work until a watch or
 	// the next renewal stops the old one. Only the fence makes that safe. Fenced requires Sessions.

@@ -52,7 +52,7 @@
 // # What loses a lease
 //
 // A server that does not answer for RenewDeadline, FLUSHALL, and everything above. A failover takes LeaseDuration and up
-// to 1.2 RetryPeriod. A follower notices a release after up to 1.2 RetryPeriod.
+// to 1.2 RetryPeriod and 50ms. A follower notices a release after up to 1.2 RetryPeriod.
 //
 // # Clients
 //

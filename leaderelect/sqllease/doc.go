@@ -64,8 +64,8 @@
 // of at least two. A call that needs a new connection has RequestTimeout to open it. So RequestTimeout must be longer
 // than a connect takes under load.
 //
-// A failover takes LeaseDuration and up to 1.2 RetryPeriod. A follower notices a release after up to 1.2 RetryPeriod. With
-// [Sessions], both can take milliseconds.
+// A failover takes LeaseDuration and up to 1.2 RetryPeriod and 50ms. A follower notices a release after up to 1.2
+// RetryPeriod. With [Sessions], both can take milliseconds.
 //
 // # Shutdown
 //
