@@ -167,7 +167,7 @@ func TestTermsGrowAfterDamageOfFirstRecords(t *testing.T) {
 
 // Nothing says the term anymore but the number of writes.
 func TestTermsGrowAfterDamageOfAllKeptRecords(t *testing.T) {
-	s := openFiles(t, fastDir(t))
+	s := openFiles(t, looptest.MemoryDir(t))
 	have, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	for term := uint64(2); term < 9; term++ {

@@ -63,7 +63,7 @@ func newFamilies() *families {
 	fs.held = fs.gauge("setpoint_controller_held_keys", "Keys that are to be reconciled and have to wait, by reason", controller, "by")
 	fs.oldestHeld = fs.largest("setpoint_controller_oldest_held_seconds", "For how long the oldest held key has been held, by reason", controller, "by")
 	fs.cacheLag = fs.largest("setpoint_controller_cache_lag_seconds",
-		"How long a cache took to show the last write of a reconcile, or has not shown it", controller, "informer")
+		"How long a cache took to show a write of a reconcile, or has not shown it", controller, "informer")
 	fs.unmapped = fs.gauge("setpoint_controller_unmapped_objects", "Objects that could not be mapped to keys and are tried again", controller)
 	fs.paused = fs.largest("setpoint_controller_paused", "1 between Pause and Resume", controller)
 
