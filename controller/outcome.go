@@ -137,8 +137,8 @@ type Hooks[K comparable] struct {
 	Trace func(ctx context.Context, key K, causes []string) (context.Context, func(Report[K]))
 }
 
-// finish applies the consequences of an outcome. It returns the verdict for WaitReconciled.
-func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err error) (Report[K], waiters.Verdict) {
+// finish applies the consequences of an outcome. It sets told to the verdict for WaitReconciled, before a hook can end the goroutine.
+func (c *Controller[K]) finish(t *try[K], told *waiters.Verdict, result Result, outcome Outcome, err error) Report[K] {
 	ended := time.Since(c.started)
 	r := Report[K]{Key: t.Key, Attempt: t.Ordinal, Outcome: outcome, Err: err, Duration: ended - t.began}
 	switch {
@@ -164,6 +164,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 	case outcome.failure():
 		c.retry(t, &r)
 	}
+	*told = c.answer(r.Key, r.Outcome, r.Err)
 	t.End()
 	c.tally.Note(tally.Reconcile{
 		Outcome: int(r.Outcome), Requeued: r.Outcome == Succeeded && r.Retry > 0,
@@ -176,7 +177,7 @@ func (c *Controller[K]) finish(t *try[K], result Result, outcome Outcome, err er
 		c.endTrace(t, r)
 	}
 	c.tell(t, "Hooks.Reconciled", c.cfg.Hooks.Reconciled, r)
-	return r, c.answer(r.Key, r.Outcome, r.Err)
+	return r
 }
 
 // endTrace ends the trace that Hooks.Trace began. If the key will be reconciled again, that reconcile has the causes of this one too.

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,29 @@ func TestWaitReconciledReturnsAfterKeyLeavesFlight(t *testing.T) {
 			}
 			require.ErrorIs(t, got, controller.ErrParked)
 			assert.Equal(t, []string{"a"}, c.Parked())
+		})
+	}
+}
+
+func TestWaitReconciledReturnsDespiteGoexitOfHook(t *testing.T) {
+	for _, hook := range []string{"Reconciled", "the function of Trace"} {
+		synctest.Test(t, func(t *testing.T) {
+			exit := func(controller.Report[string]) { runtime.Goexit() }
+			cfg := controller.Config[string]{Logger: quiet}
+			if hook == "Reconciled" {
+				cfg.Hooks.Reconciled = exit
+			} else {
+				cfg.Hooks.Trace = func(ctx context.Context, _ string, _ []string) (context.Context, func(controller.Report[string])) {
+					return ctx, exit
+				}
+			}
+			c, err := controller.New("test", noop, cfg)
+			require.NoError(t, err)
+			looptest.Start(t, c.Run)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			require.NoError(t, c.WaitReconciled(ctx, "a"), hook)
+			require.NoError(t, c.WaitReconciled(ctx, "a"), "%s: the worker was replaced", hook)
 		})
 	}
 }

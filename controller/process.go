@@ -106,7 +106,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 			if h != nil { // in a step, the goroutine is the caller's, and so is its stack
 				exit.Stack = debug.Stack()
 			}
-			_, told = c.finish(t, Result{}, Panicked, exit)
+			c.finish(t, &told, Result{}, Panicked, exit)
 		}
 		if t.done != nil {
 			t.done() // after GaveUp, which writes too
@@ -119,13 +119,13 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 				told = c.notOwned(ctx, item)
 				return report, false
 			}
-			report, told = c.finish(t, Result{}, Panicked, err)
+			report = c.finish(t, &told, Result{}, Panicked, err)
 			return report, true
 		}
 	}
 	if crash != nil { // not before, because the key may belong to another replica
 		returned = true
-		report, told = c.finish(t, Result{}, Panicked, crash)
+		report = c.finish(t, &told, Result{}, Panicked, crash)
 		return report, true
 	}
 	if h != nil && h.of.wait != nil {
@@ -133,7 +133,7 @@ func (c *Controller[K]) process(ctx context.Context, item workqueue.Item[K], h *
 	}
 	result, outcome, err := c.reconcile(t)
 	returned = true
-	report, told = c.finish(t, result, outcome, err)
+	report = c.finish(t, &told, result, outcome, err)
 	return report, true
 }
 
