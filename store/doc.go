@@ -25,11 +25,11 @@
 //  4. A List and the events of a Watch from its version add up to every later List. Events are never reordered or repeated. If
 //     changes are lost, the watch ends with [informer.ErrExpired]. If the backend Skips, a watch may leave out a write that
 //     a later write of the same key has replaced, but never a deletion.
-//  5. A watch yields a bookmark at least every [backend.BookmarkInterval], with the version of the whole backend.
+//  5. A watch yields an event or a bookmark at least every [backend.BookmarkInterval]. A bookmark has the version of the whole backend.
 //  6. Arguments and results are deep copies. A stored object is immutable: a write replaces it.
 //  7. A write under the context of a leader, or with [IfTerm], carries a term. If the database has accepted a write with a greater
 //     term of the same lease, on any object, it rejects the write. A write without a term is not checked.
-//  8. Object.Generation increases when the Value changes or a deletion begins, but not with a status. Update cannot change a status,
+//  8. Object.Generation increases when the Value changes or Deleting is set, but not with a status. Update cannot change a status,
 //     and UpdateStatus changes nothing else.
 //  9. A write with a [RequestID] is applied at most once while the id is remembered.
 //  10. A record that does not decode affects no other object. A list has it among the Unread. A watch skips it while it is selected, so

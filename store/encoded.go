@@ -70,6 +70,7 @@ func (e *encoded[T]) pages(ctx context.Context, q *backend.Query) iter.Seq2[page
 func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer.Version) iter.Seq2[told[T], error] {
 	return func(yield func(told[T], error) bool) {
 		var st state[T] // reused, to allocate one
+		at := after     // the last version that was yielded
 		for c, err := range e.b.Watch(ctx, e.kind, *q, after) {
 			t := told[T]{version: c.Version}
 			if err == nil && c.Record.Key != "" {
@@ -78,8 +79,9 @@ func (e *encoded[T]) watch(ctx context.Context, q *backend.Query, after informer
 				t.key, t.object, t.hidden = c.Record.Key, st.Object, st.hidden
 			}
 			if errors.Is(err, backend.ErrExpired) && !errors.As(err, new(*memdb.ExpiredError)) {
-				err = &Error{Op: opWatch, Kind: e.kind, Want: after, Err: err}
+				err = &Error{Op: opWatch, Kind: e.kind, Want: at, Err: err}
 			}
+			at = c.Version
 			if !yield(t, err) {
 				return
 			}

@@ -26,13 +26,13 @@ var (
 	// and write it, as [Patch] does.
 	ErrConflict = fmt.Errorf("%w", conflictError{})
 
-	// ErrFenced is returned if a write with a greater term of the same lease was accepted before. The writer is no longer the leader and
-	// must not retry.
+	// ErrFenced is returned if a write with a greater term of the same lease was accepted before, or if the write itself carries two terms
+	// of one lease. The writer is no longer the leader and must not retry.
 	ErrFenced = backend.ErrFenced
 
-	// ErrInvalid is returned if a call can never succeed. The error names the part at fault: a kind, a key, or a label that is not
-	// allowed (see package backend); a value that the codec does not encode, or that is too large for the backend; a status of a
-	// type without one; or a [RequestID] of another operation.
+	// ErrInvalid is returned if a call can never succeed. The error names the part at fault: a kind, a key, a label, or another text that is
+	// not allowed (see package backend); a value that the codec does not encode and decode, or that is too large for the backend; a status
+	// of a type without one; or a [RequestID] of another operation.
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrDecode is returned if the record under the key does not decode. Another program, or another version of this one, has
@@ -72,12 +72,13 @@ type Error struct {
 	Key  string // empty if the operation has none
 
 	// For ErrConflict, Have is the stored version, or zero if there is no object. Want is the version that the caller expects, or zero if
-	// it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Want is the requested version. Have is
-	// the first version from which a watch can start, or zero if the backend does not report it.
+	// it expects none. For ErrDecode, Have is the version of the record. For informer.ErrExpired, Want is the last version that the watch
+	// yielded, or at first the requested one. Have is the first version from which a watch can start, or zero if the backend does not
+	// report it.
 	Have, Want informer.Version
 
-	// For ErrFenced, Lease is the lease, HaveTerm is its greatest term in the database, and WantTerm is the term of the write. They
-	// are zero for any other error.
+	// For ErrFenced, Lease is the lease, HaveTerm is its greatest term in the database, and WantTerm is the term of the write. If the write
+	// carries two terms of the lease, they are HaveTerm and WantTerm. They are zero for any other error.
 	Lease              string
 	HaveTerm, WantTerm uint64
 

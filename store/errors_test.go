@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 func TestErrorMessages(t *testing.T) {
@@ -68,6 +70,40 @@ func TestFencedErrorNamesBothTerms(t *testing.T) {
 	assert.Zero(t, e.Lease)
 	assert.Zero(t, e.WantTerm)
 	assert.EqualValues(t, 1, apps.Stats().Fenced, "the other write has not the UID")
+}
+
+func TestFencedErrorNamesBothTermsOfOneWrite(t *testing.T) {
+	_, apps := newApps(t, store.MemoryConfig{})
+	ctx := store.WithFence(t.Context(), store.Fence{Lease: "lease", Term: 3})
+	var e *store.Error
+	require.ErrorAs(t, errOf(apps.Create(ctx, object{Key: "web"}, store.IfTerm("lease", 5))), &e)
+	require.ErrorIs(t, e, store.ErrFenced)
+	assert.Equal(t, [2]uint64{5, 3}, [2]uint64{e.HaveTerm, e.WantTerm})
+}
+
+// fencing is a backend that notes the leases of each write.
+type fencing struct {
+	backend.Backend
+	leases *[]string
+}
+
+func (f fencing) Transact(
+	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+) (backend.Record, error) {
+	*f.leases = nil
+	for _, one := range fences {
+		*f.leases = append(*f.leases, one.Lease)
+	}
+	return f.Backend.Transact(ctx, kind, key, fences, decide)
+}
+
+func TestBackendReceivesFencesInOrderOfLease(t *testing.T) {
+	var leases []string
+	apps := must(store.Open(fencing{must(store.NewMemory(store.MemoryConfig{})), &leases}, "app", store.Config[App]{}))
+	ctx := store.WithFence(t.Context(), store.Fence{Lease: "c", Term: 1})
+	_, err := apps.Create(ctx, object{Key: "web"}, store.IfTerm("d", 1), store.IfTerm("a", 1), store.IfTerm("b", 1))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a", "b", "c", "d"}, leases)
 }
 
 func TestOnlyErrConflictIsAConflict(t *testing.T) {

@@ -49,7 +49,7 @@ type Object[T any] struct {
 	// Version is the version of the backend right after the last change of this object.
 	Version informer.Version
 
-	// Generation is 1 for a new object. It increases by one when an Update changes the Value and when a deletion begins. A change of the
+	// Generation is 1 for a new object. It increases by one when an Update changes the Value and when Deleting is set. A change of the
 	// status, or of Labels, Owners, and Finalizers, does not increase it. A controller can write the generation that it acted on into the
 	// status, to show whether it has seen the latest change.
 	Generation int64
@@ -67,7 +67,8 @@ type Object[T any] struct {
 	// Created is the time of the Create, by the clock of the process that called it.
 	Created time.Time
 
-	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before that.
+	// Deleting is the time of the first Delete, by the clock of the process that called it. It is zero before that, and in the last state of
+	// an object that had no finalizers: such an object is removed at once.
 	Deleting time.Time
 
 	// Trace is the trace context of the last change of this object: what [Config].Trace returned for the context of the write. It

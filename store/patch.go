@@ -14,8 +14,8 @@ import (
 )
 
 // Patch reads an object, calls change to edit it, and writes it with Update. It returns the object as stored. If another writer was faster,
-// Patch starts over: up to 10 times, with pauses from a millisecond to a tenth of a second, about half a second in all. If change changes
-// nothing, Patch writes nothing.
+// Patch starts over. It makes up to 10 attempts, with pauses from a millisecond to a fifth of a second, about half a second in all. Then it
+// returns an error that wraps [ErrConflict]. If change changes nothing, Patch writes nothing.
 //
 // Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of Key,
 // UID, and Version. If change returns an error, Patch writes nothing and returns that error unchanged.

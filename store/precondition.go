@@ -44,7 +44,7 @@ func IfUID(uid string) Precondition { return Precondition{asks: askUID, uid: uid
 // arrived another way, such as in a message.
 //
 // A write without a term is not checked. Zero is a term like any other. An accepted write records its term even if it changes
-// nothing.
+// nothing. If a write carries two terms of one lease, the lower one is over, and the write is refused.
 func IfTerm(lease string, term uint64) Precondition {
 	return Precondition{asks: askTerm, fence: Fence{Lease: lease, Term: term}}
 }
@@ -57,7 +57,7 @@ func IfTerm(lease string, term uint64) Precondition {
 // [ErrInvalid]. A write that was rejected, or that changed nothing, may be sent again with its id.
 //
 // The store remembers the last 8 ids of each key. After a deletion, it remembers them as long as a watch can start from before
-// the deletion. An empty id is ignored. If there are several ids, the first one counts.
+// the deletion. An id has the form of a key, see package backend. An empty id is ignored. If there are several ids, the first one counts.
 func RequestID(id string) Precondition { return Precondition{asks: askRequest, request: id} }
 
 // Version returns the version of [IfVersion], or false if p is another precondition.
@@ -104,8 +104,8 @@ type Fence = backend.Fence
 // fenceKey is the context key of a Fence. A Fence without a lease means no fence.
 type fenceKey struct{}
 
-// WithFence returns a context under which each write to any store carries f, as with [IfTerm]. It replaces the fence of ctx. Package
-// leaderelect calls WithFence for the contexts of leaders and slots, so your reconciler need not.
+// WithFence returns a context under which each write to any store carries f, as with [IfTerm]. It replaces the fence of ctx. If f has no
+// Lease, writes carry no fence. Package leaderelect calls WithFence for the contexts of leaders and slots, so your reconciler need not.
 //
 // context.WithoutCancel keeps the fence, so writes during a shutdown are fenced too.
 func WithFence(ctx context.Context, f Fence) context.Context {
@@ -121,8 +121,8 @@ func FenceFrom(ctx context.Context) (Fence, bool) {
 	return f, f.Lease != ""
 }
 
-// fencesOf returns the fences of a write, from its context and its preconditions, one for each lease. If they name two terms of one lease,
-// the lower one is over, and fencesOf returns the error for that.
+// fencesOf returns the fences of a write, from its context and its preconditions, one for each lease, in order of lease. If they name two
+// terms of one lease, the lower one is over, and fencesOf returns the error for that.
 func fencesOf(ctx context.Context, pre []Precondition) ([]Fence, error) {
 	var fences []Fence
 	add := func(f Fence) error {

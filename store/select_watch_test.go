@@ -145,21 +145,35 @@ func (s skipping) Watch(ctx context.Context, kind string, q backend.Query, after
 	}
 }
 
-// cut is a backend that says no more than that a version has expired.
-type cut struct{ backend.Backend }
-
-func (cut) Watch(context.Context, string, backend.Query, informer.Version) iter.Seq2[backend.Change, error] {
-	return func(yield func(backend.Change, error) bool) { yield(backend.Change{}, backend.ErrExpired) }
+// cut is a backend that says no more than that a version has expired, after some bookmarks.
+type cut struct {
+	backend.Backend
+	bookmarks []informer.Version
 }
 
-func TestExpiredErrorNamesRequestedVersion(t *testing.T) {
-	apps := must(store.Open(cut{must(store.NewMemory(store.MemoryConfig{}))}, "app", store.Config[App]{}))
-	err := firstOf(apps, 7)
-	require.ErrorIs(t, err, informer.ErrExpired)
-	require.EqualError(t, err, "store: watch app: "+informer.ErrExpired.Error())
-	var e *store.Error
-	require.ErrorAs(t, err, &e)
-	assert.EqualValues(t, 7, e.Want)
+func (c cut) Watch(context.Context, string, backend.Query, informer.Version) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) {
+		for _, v := range c.bookmarks {
+			yield(backend.Change{Version: v}, nil)
+		}
+		yield(backend.Change{}, backend.ErrExpired)
+	}
+}
+
+func TestExpiredErrorNamesVersionOfWatch(t *testing.T) {
+	for want, bookmarks := range map[informer.Version][]informer.Version{7: nil, 9: {8, 9}} {
+		b := cut{must(store.NewMemory(store.MemoryConfig{})), bookmarks}
+		apps := must(store.Open(b, "app", store.Config[App]{}))
+		var last error
+		for _, err := range apps.Watch(t.Context(), 7) {
+			last = err
+		}
+		require.ErrorIs(t, last, informer.ErrExpired)
+		require.EqualError(t, last, "store: watch app: "+informer.ErrExpired.Error())
+		var e *store.Error
+		require.ErrorAs(t, last, &e)
+		assert.Equal(t, want, e.Want)
+	}
 }
 
 func TestIdleKindSendsBookmarksPeriodically(t *testing.T) {

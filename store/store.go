@@ -51,8 +51,8 @@ type Store[T any] interface {
 	// before the first change. The version of an event is that of its object. A deletion carries the last state of the object, with
 	// the version of the deletion.
 	//
-	// A bookmark means that nothing else has happened to this kind up to its version. Watch yields a bookmark at least every
-	// [backend.BookmarkInterval], even if nothing happens.
+	// A bookmark means that nothing else has happened to this kind up to its version. Watch yields a bookmark whenever it has yielded
+	// nothing for [backend.BookmarkInterval], even if nothing happens.
 	//
 	// If the backend Skips, a Watch may leave out a write that a later write of the same key has replaced. It never leaves out a
 	// deletion.
@@ -63,8 +63,9 @@ type Store[T any] interface {
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// WatchSelected is Watch for the objects that sel selects. An object that enters the selection is Added. An object that leaves it
-	// is Deleted, in the state in which it left. If the backend Skips, WatchSelected may also yield the deletion of an object that
-	// was not in the selection. For an informer of a selection, see [Selected].
+	// is Deleted, in the state in which it left. If the backend Skips and sel has Labels, an object that enters may be Modified instead,
+	// and WatchSelected may also yield the deletion of an object that was not in the selection. For an informer of a selection, see
+	// [Selected].
 	WatchSelected(ctx context.Context, sel Selector, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation, and Created; it ignores these
@@ -96,7 +97,7 @@ type Store[T any] interface {
 	// BookmarkPeriod returns [backend.BookmarkInterval]. An informer uses it to detect a watch that hangs.
 	BookmarkPeriod() time.Duration
 
-	// Stats returns the records that do not decode.
+	// Stats returns the records that do not decode, and the number of fenced writes.
 	Stats() Stats
 }
 
@@ -118,7 +119,7 @@ type Requirement = backend.Requirement
 //	inf, err := informer.New(store.Selected(apps, front), store.Key, informer.Config{})
 //
 // The source is an informer.Equaler and Bookmarker. Its bookmarks carry the version of the whole backend, so that an informer reaches
-// the version of any write.
+// the version of any write. Selected panics if s is nil.
 func Selected[T any](s Store[T], sel Selector) informer.ListWatcher[Object[T]] {
 	if s == nil {
 		panic("store: Selected needs a store")
@@ -203,7 +204,8 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 type Config[T any] struct {
 	// Encode and Decode are the codec of values. Decode must restore what Encode was given, and Encode must return the same bytes for the
 	// same value. Neither may keep its argument, and both must be safe for concurrent use. Set both or neither. They default to
-	// encoding/json; then Open returns an error if JSON does not keep all of T, and a write of a string that is not UTF-8 is rejected.
+	// encoding/json; then Open returns an error if JSON does not keep all of T, except for fields with the tag json:"-", and a write of a
+	// string that is not UTF-8 is rejected.
 	//
 	// Without a codec, a [Memory] keeps values of plain data as they are.
 	Encode func(T) ([]byte, error)
@@ -220,8 +222,9 @@ type Config[T any] struct {
 	// means that objects have none. The method Context in package tracing/otel is such a function.
 	Trace func(ctx context.Context) string
 
-	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version. The error wraps
-	// [ErrDecode], and its Have is the version. The reading goroutine calls it, without locks, and waits for it.
+	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version, and again for one that is
+	// read after its repair was read, as by a watch that lags. The error wraps [ErrDecode], and its Have is the version. The reading
+	// goroutine calls it, without locks, and waits for it.
 	OnUndecodable func(*Error)
 
 	// Logger logs each record that does not decode. Defaults to slog.Default().
@@ -230,8 +233,8 @@ type Config[T any] struct {
 
 // Stats is a snapshot of the state of a [Store].
 type Stats struct {
-	// Undecodable has an [ErrDecode] for each record that a list or a watch could not decode, in order of key. When a later list
-	// or watch reads that the record was repaired or deleted, its error is removed.
+	// Undecodable has an [ErrDecode] for each record that a list or a watch could not decode, in order of key. When a later List, a
+	// ListPages to its end, or a watch reads that the record was repaired or deleted, its error is removed. A Select of some objects removes none.
 	Undecodable []*Error
 
 	// Fenced counts the writes through this Store that were rejected with [ErrFenced].

@@ -112,6 +112,35 @@ func TestUndecodableRecordAffectsNothingElse(t *testing.T) {
 	})
 }
 
+// Only a reader of the whole kind, or of the history, learns for certain that a record was repaired.
+func TestRepairIsNotedByListsAndWatchesNotSelects(t *testing.T) {
+	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
+		told := 0
+		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler), OnUndecodable: func(*store.Error) { told++ }})
+		put(t, db, "b", envelope, `"not an app"`)
+		_, err := apps.List(t.Context())
+		require.NoError(t, err)
+		put(t, db, "b", envelope, `{"Replicas":7}`)
+		l, err := apps.Select(t.Context(), store.Selector{Prefix: "b"})
+		require.NoError(t, err)
+		require.Len(t, l.Items, 1)
+		for range apps.ListPages(t.Context()) {
+			break
+		}
+		assert.Len(t, apps.Stats().Undecodable, 1)
+		for _, err := range apps.ListPages(t.Context()) {
+			require.NoError(t, err)
+		}
+		assert.Empty(t, apps.Stats().Undecodable)
+		assert.Equal(t, 1, told)
+		for range apps.Watch(t.Context(), 0) {
+			break // at the version before the repair
+		}
+		assert.Len(t, apps.Stats().Undecodable, 1)
+		assert.Equal(t, 2, told)
+	})
+}
+
 func TestUndecodableRecordCanBeDeleted(t *testing.T) {
 	eitherWay(t, func(t *testing.T, db *store.Memory, open func(store.Config[App]) store.Store[App]) {
 		apps := open(store.Config[App]{Logger: slog.New(slog.DiscardHandler)})

@@ -57,7 +57,8 @@ type Backend interface {
 	// the recorded one. The check, the read, the write, and the recording are one transaction. The backend stores fences itself: a fence is
 	// not a record of any kind.
 	//
-	// There is at most one fence of a lease. If there is none, nothing is checked or recorded.
+	// There is at most one fence of a lease, and the fences are in order of lease, so a backend may lock the terms one by one without a
+	// deadlock. If there is no fence, nothing is checked or recorded.
 	Transact(ctx context.Context, kind, key string, fences []Fence, decide Decide) (Record, error)
 
 	// Capabilities returns what this backend can and cannot do. The result never changes.
