@@ -46,7 +46,7 @@ type Call struct {
 type Args struct {
 	Object   any                  // the store.Object of a Create, Update, UpdateStatus, or event
 	Pre      []store.Precondition // of a write
-	Fence    store.Fence          // that the context of a write carries; see store.FenceFrom
+	Fence    store.Fence          // that the context carries, except of a watch or an event; see store.FenceFrom
 	Selector store.Selector       // of a list or watch
 	After    informer.Version     // of a watch
 	Type     informer.EventType   // of an event
@@ -162,7 +162,8 @@ func newInjection(r Rule) *Injection {
 	return in
 }
 
-// Remove ends the rule: it hits no more calls, and calls that hang because of it continue. A second Remove does nothing.
+// Remove ends the rule: it hits no more calls, and calls that hang because of it continue. It still decides about an event that [Skip] or
+// [IllegalReorder] already holds back. A second Remove does nothing.
 func (in *Injection) Remove() { in.remove() }
 
 // Hits returns how many calls or events the rule has hit. A test that relies on a fault should assert that it occurred.

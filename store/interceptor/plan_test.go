@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,37 @@ func TestSharedPlanRuleCountsCallsOfAllKinds(t *testing.T) {
 	}
 	assert.Equal(t, []string{" create thing a", "counter create number a", "maker create thing b", " create number b"}, calls)
 	assert.Equal(t, plan.Calls(), things.Writes())
+}
+
+// curious is a store that looks at the plan of its interceptor whenever it is asked for its kind.
+type curious struct {
+	store.Store[thing]
+	t    *testing.T
+	plan *interceptor.Plan
+}
+
+func (c curious) Kind() string {
+	looked := make(chan struct{})
+	go func() { // ends when it has the lock of the plan
+		defer close(looked)
+		c.plan.Calls()
+	}()
+	select {
+	case <-looked:
+	case <-time.After(5 * time.Second):
+		c.t.Error("the store is called while the plan is locked")
+	}
+	return c.Store.Kind()
+}
+
+func TestBreakWatchesCallsStoreWithoutLock(t *testing.T) {
+	_, to := intercepted(t)
+	p := new(interceptor.Plan)
+	s := interceptor.NewWithPlan[thing](p, curious{to, t, p})
+	pull := follow(t, t.Context(), s)
+	require.Equal(t, "Added web", pull())
+	s.BreakWatches(errors.New("down"))
+	assert.Equal(t, "store: watch thing: down", pull())
 }
 
 func TestBreakWatchesEndsWatchesOfKindAndCaller(t *testing.T) {

@@ -51,11 +51,12 @@ func (i *Store[T]) As(caller string) *Store[T] {
 // BreakWatches ends the open watches of this kind with err, as by [Fail]. Under the name of a caller, it ends those of that
 // caller.
 func (i *Store[T]) BreakWatches(err error) {
+	kind, err := i.Kind(), i.wrap(opWatch, "", err)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for c, cancel := range i.watches {
-		if c.Kind == i.Kind() && (i.caller == "" || c.Caller == i.caller) {
-			cancel(i.wrap(opWatch, "", err))
+		if c.Kind == kind && (i.caller == "" || c.Caller == i.caller) {
+			cancel(err)
 		}
 	}
 }

@@ -51,8 +51,8 @@ const (
 	counted     = "a counter loses no concurrent update through all handles"
 )
 
-// mutants are the promises of a backend, each with a mistake that breaks it and the case that must detect it. The list in doc.go is made of
-// them.
+// mutants are the promises of a backend, each with a mistake that breaks it and the case that must detect it. The list in the documentation
+// of Run is made of them.
 var mutants = []struct {
 	promise, noticedBy string
 	mutate             func(b *broken)
