@@ -5,8 +5,8 @@
 //
 // A [Backend] wraps any database, and is passed to store.Open:
 //
-//	db := postgres.New(pool) // a *postgres.Backend
-//	apps, err := store.Open[App](db, "app", store.Config[App]{})
+//	db, err := postgres.Open(ctx, pool, postgres.Config{}) // a *postgres.Backend
+//	apps, err := store.Open(db, "app", store.Config[App]{})
 //
 // The engine in package store implements the life of an object: generation, status, finalizers, preconditions, repeated requests. A backend
 // sees only records, and never decodes one. Embed a [Kinds] for the method Claim, and run the suite in package storetest against your
