@@ -48,7 +48,7 @@
 // during a write (SIGSTOP, a frozen container), all other writes wait until that process resumes or is killed. During that time, no
 // process can take over a lease in the file.
 //
-// A List holds a snapshot until its loop ends. Meanwhile, SQLite cannot truncate its WAL file. A record may have a few hundred megabytes,
-// the limit of a blob in SQLite. Keep records below one megabyte. An idle watch costs one read of a counter per [Config.Poll], which all
-// watches of a Backend share.
+// A List holds a snapshot until its loop ends. Meanwhile, SQLite cannot truncate its WAL file. A record of more than 1,000,000,000 bytes,
+// the limit of a blob in SQLite, is refused with backend.ErrTooLarge. Keep records below one megabyte. Idle watches of a Backend share
+// their reads of a counter, at most two per [Config.Poll].
 package sqlite

@@ -155,7 +155,7 @@ func openPool(path string, options url.Values) (*sql.DB, error) {
 	return sql.Open("sqlite", uri.String())
 }
 
-// Close closes the connections to the file. Calls in flight, and watches, return an error.
+// Close closes the connections to the file. A call in flight ends, with its result or an error. Watches and later calls return an error.
 func (b *Backend) Close() (err error) {
 	for _, pool := range []*sql.DB{b.write.DB, b.users, b.read.DB} {
 		if pool != nil {

@@ -161,7 +161,7 @@ func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
 	}
 	b.latest.mu.Lock()
 	defer b.latest.mu.Unlock()
-	if asked.After(b.latest.polled) {
+	if asked.After(b.latest.polled) { // an older answer would make the watches that have passed it read again
 		b.latest.version, b.latest.polled = version, asked
 	}
 	return version, nil
