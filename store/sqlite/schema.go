@@ -46,7 +46,7 @@ func newTables(prefix string) (t tables) {
 	t.list = name(`SELECT key, version, deleted, record FROM {log}
 		WHERE kind = ? AND latest = 1 AND key > ? AND key >= ? AND (? = '' OR key < ?) ORDER BY key LIMIT ?`)
 	t.changes = name(`SELECT key, version, deleted, record FROM {log}
-		WHERE version > ? AND version <= ? AND kind = ? ORDER BY version LIMIT ?`)
+		WHERE version > ? AND kind = ? ORDER BY version LIMIT ?`)
 	t.supersede = name(`UPDATE {log} SET latest = 0 WHERE version = ?`)
 	t.insert = name(`INSERT INTO {log} (version, kind, key, latest, deleted, record) VALUES (?, ?, ?, 1, ?, ?)`)
 	t.advance = name(`UPDATE {state} SET version = ?, horizon = max(horizon, ?)`)

@@ -133,7 +133,7 @@ func (b *Backend) changes(
 	case after < horizon:
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
 	}
-	rows, err := tx.QueryContext(ctx, b.tables.changes, int64(after), int64(version), kind, batchSize)
+	rows, err := tx.QueryContext(ctx, b.tables.changes, int64(after), kind, batchSize)
 	if err != nil {
 		return nil, 0, err
 	}
