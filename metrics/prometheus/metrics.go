@@ -12,7 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 )
 
-// ErrExists means that a manager or a part is already in the registry.
+// ErrExists means that a manager is already in the registry, or that a part was added to the same Metrics before.
 var ErrExists = errors.New("it is registered already")
 
 // errGone means that a collector was unregistered before it could be joined.
@@ -77,7 +77,7 @@ func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 // *controller.Controller and its sources, an *informer.Informer, a store.Store, an *events.Recorder, a *leaderelect.Elector,
 // a *shard.Slots, or a *featuregate.Gates, whose name is not used. A queue without Config.Timestamps has no durations.
 //
-// Add returns an error if p is none of these, is nil, or was added before ([ErrExists]).
+// Add returns an error if p is none of these, is nil, or was added to x before ([ErrExists]).
 func (x *Metrics) Add(name string, p any) error {
 	if !known(p) {
 		return fmt.Errorf("prometheus: add %q: %T has no numbers that this package knows", name, p)
