@@ -27,8 +27,9 @@ type Config struct {
 	Provider trace.TracerProvider
 
 	// Fraction is the fraction of the reconciles without a sampled cause that begin a trace. The sampler of Provider then decides
-	// about each. The others are not sampled, and neither are spans that they begin. A reconcile with a sampled cause is always
-	// passed to Provider. Defaults to 1. A negative number means that no reconcile begins a trace.
+	// about each. The others are not sampled, and neither are spans that they begin, if the sampler respects the parent as that of the
+	// SDK does by default. A reconcile with a sampled cause is always passed to Provider. Defaults to 1. A negative number means that no
+	// reconcile begins a trace.
 	Fraction float64
 
 	// Rand returns random numbers in [0, 1) for Fraction. It must be safe for concurrent use. Defaults to rand.Float64.
@@ -71,7 +72,7 @@ func New(cfg Config) (*Tracing, error) {
 	}
 	t := &Tracing{cfg: cfg.withDefaults(), options: []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer)}}
 	t.tracer = t.cfg.Provider.Tracer(scope)
-	var id trace.SpanContextConfig // valid, so that samplers respect it
+	var id trace.SpanContextConfig // valid, so that samplers respect it, and random for those that decide by the trace ID
 	for i := range id.TraceID {
 		id.TraceID[i] = byte(rand.Uint32())
 	}

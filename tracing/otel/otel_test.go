@@ -398,6 +398,20 @@ func TestFractionSamplesReconcilesWithoutCause(t *testing.T) {
 	assert.Len(t, none.spans(), 2, "a reconcile with a sampled cause is never dropped")
 }
 
+// A sampler that ignores the parent, here or in a called service, decides by the trace ID. A fixed ID would make the same decision for all
+// processes: one of zeros is in every fraction.
+func TestTraceIDOfDroppedReconcilesDiffersByProcess(t *testing.T) {
+	seen := map[trace.TraceID]bool{}
+	for range 3 {
+		p := newProcess(t, setpointotel.Config{Fraction: -1})
+		ctx, _ := setpointotel.Hooks[string](p.Tracing).Trace(t.Context(), "berlin", nil)
+		span := trace.SpanContextFromContext(ctx)
+		assert.True(t, span.IsValid() && !span.IsSampled())
+		seen[span.TraceID()] = true
+	}
+	assert.Len(t, seen, 3)
+}
+
 func TestDroppedSpanLeavesNoTraceContext(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{}, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
 	db := must(store.NewMemory(store.MemoryConfig{}))
