@@ -370,7 +370,7 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
 		SELECT a.attname, a.attnotnull, coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary
+		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts
 		WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped`,
 		c.TableSchema, c.Table)
 	if err != nil {
