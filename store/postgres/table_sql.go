@@ -24,7 +24,7 @@ type TableConfig struct {
 	// the right case. TableSchema defaults to "public".
 	Table, TableSchema string
 
-	// Key names the columns that identify a row, in order. They must not be null. Defaults to the primary key.
+	// Key names the columns that identify a row, in any order. They must not be null. Defaults to the primary key.
 	Key []string
 
 	// Columns names the columns that the program reads, in the order in which scan receives them. Set it if the table has more columns, or
@@ -368,7 +368,7 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 // Columns exist.
 func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	rows, err := from.Query(ctx, `
-		SELECT a.attname, a.attnotnull, coalesce(array_position(i.indkey::int2[], a.attnum) + 1, 0)
+		SELECT a.attname, a.attnotnull, i.indrelid IS NOT NULL
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts
 		WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped`,
@@ -379,7 +379,7 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	type columnRow struct {
 		Name    string
 		NotNull bool
-		Place   int // in the primary key, from 1 on
+		Primary bool // it is in the primary key
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[columnRow])
 	if err != nil {
@@ -389,9 +389,8 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 		return errors.New("there is no such table")
 	}
 	if len(c.Key) == 0 {
-		slices.SortFunc(columns, func(a, b columnRow) int { return cmp.Compare(a.Place, b.Place) })
 		for _, column := range columns {
-			if column.Place > 0 {
+			if column.Primary {
 				c.Key = append(c.Key, column.Name)
 			}
 		}
