@@ -58,7 +58,7 @@
 // A write takes two round trips and one commit. All transactions that write a schema commit one after another. A second schema on the
 // same server does not help, since commits that notify take turns in the whole server. Concurrent writes of one Backend share
 // transactions, up to 64 in each. A list holds a snapshot until its loop ends, which keeps the server from
-// vacuuming. Every Backend with a watch holds one connection for notifications. Keep records below one megabyte.
+// vacuuming. Every Backend or Table with a watch holds one connection for notifications. Keep records below one megabyte.
 //
 // docs/backends.md in the repository says how to operate Postgres: with poolers, after crashes and failovers, and with half-open
 // connections.

@@ -178,8 +178,8 @@ func sqlOf(cfg Config) string {
 }
 
 // Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema exists and is complete, Migrate changes
-// nothing. It upgrades an older schema. Call it when you deploy. Several processes may call it at once. It needs the right to create a
-// schema in the database. If an administrator runs the statements, use [SQL].
+// nothing. If it is incomplete, or of another layout, Migrate returns an error. Call it when you deploy. Several processes may call it at
+// once. It needs the right to create a schema in the database. If an administrator runs the statements, use [SQL].
 //
 // Objects are in the table objects of the schema, and the view current shows the live ones:
 //
