@@ -65,7 +65,7 @@
 // The library refuses a record that is larger than [Config.MaxRequestBytes] allows, with backend.ErrTooLarge. Keep records far smaller:
 // etcd holds all keys in memory, and its database has a few gigabytes at most.
 //
-// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It holds at most one response of
-// the server in memory, so a slow consumer costs the client nothing. It requests the progress every [Config.Poll], and after each write of
-// this Backend.
+// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It holds at most two responses of
+// the server in memory, each about as large as the largest request, so a slow consumer costs the client little. It requests the progress
+// every [Config.Poll], and after writes of this Backend.
 package etcd

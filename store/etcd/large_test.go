@@ -7,18 +7,23 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/stats"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/etcd"
 )
 
 var large = flag.Int("large", 0, "how many objects are listed by the test of a large store; a tenth of them is changed")
@@ -69,6 +74,38 @@ func each(t testing.TB, n int, f func(i int) error) {
 	}
 	g.Wait()
 	require.False(t, t.Failed())
+}
+
+// largest is a handler of gRPC that notes the size of the largest message that a client receives.
+type largest struct{ bytes atomic.Int64 }
+
+func (*largest) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (*largest) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (*largest) HandleConn(context.Context, stats.ConnStats)                       {}
+func (l *largest) HandleRPC(_ context.Context, s stats.RPCStats) {
+	in, ok := s.(*stats.InPayload)
+	for ok && int64(in.Length) > l.bytes.Load() {
+		l.bytes.Store(int64(in.Length))
+	}
+}
+
+// The server reads up to a thousand changes of the past at once. It sends them in parts, or a watch would hold them all.
+func TestWatchReceivesPastInSmallParts(t *testing.T) {
+	t.Parallel()
+	const changed, size = 8, 1 << 20
+	s := startServer(t)
+	db := open(t, s.addr, quick)
+	for i := range changed {
+		_, err := dbtest.Put(t.Context(), db, fmt.Sprint(i), strings.Repeat("x", size))
+		require.NoError(t, err)
+	}
+	var most largest
+	client := connect(t, s.addr, func(c *clientv3.Config) { c.DialOptions = []grpc.DialOption{grpc.WithStatsHandler(&most)} })
+	reader, err := etcd.Open(t.Context(), client, quick)
+	require.NoError(t, err)
+	require.Len(t, changes(t, reader, "app", 0, changed), changed)
+	assert.Greater(t, most.bytes.Load(), int64(size))
+	assert.Less(t, most.bytes.Load(), int64(2*size))
 }
 
 // What a list and a watch hold in memory does not depend on how many objects and changes there are.

@@ -85,7 +85,9 @@ func (b *Backend) watch(
 	prefix := b.keys.kind(kind)
 	err = stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{
 		CreateRequest: &etcdserverpb.WatchCreateRequest{
-			Key: []byte(prefix), RangeEnd: []byte(end(prefix)), Fragment: true,
+			Key: []byte(prefix), RangeEnd: []byte(end(prefix)),
+			// Otherwise one response may have a thousand changes of the past, whatever their size.
+			Fragment: true,
 			// Watch from the version itself, and leave its events out below: a server does not report progress to a watch that begins at a
 			// future revision.
 			StartRevision: int64(from),
