@@ -43,7 +43,7 @@ type Config struct {
 	History int
 
 	// Poll is how often a watch asks the server for the last sequence of the stream. Changes of the watched kind do not wait for it;
-	// bookmarks about other kinds do. Watches of one Backend share the requests. Defaults to 100 ms.
+	// bookmarks about other kinds do. Watches of one Backend share the requests. Values above 1 s count as 1 s. Defaults to 100 ms.
 	Poll time.Duration
 
 	// Timeout limits how long a request waits for the reply of the server. While no server answers for JetStream or for the stream, as in an

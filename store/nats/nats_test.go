@@ -269,6 +269,24 @@ func TestDamagedRecordIsNamed(t *testing.T) {
 	require.ErrorContains(t, err, `the term of lease "shop"`)
 }
 
+// However long Poll is, a watch of an idle stream is never silent for longer than the contract allows.
+func TestIdleWatchHasBookmarksWithLongPoll(t *testing.T) {
+	t.Parallel()
+	js := connect(t, serve(t).ClientURL())
+	db := open(t, js, nats.Config{Stream: newStream(t, js), Poll: time.Hour})
+	_, err := put(t.Context(), db, "app", "a", "1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*backend.BookmarkInterval)
+	defer cancel()
+	told := 0
+	for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
+		require.NoError(t, err, "after %d changes and bookmarks", told)
+		if told++; told == 2 {
+			break
+		}
+	}
+}
+
 func TestCallToHangingServerEnds(t *testing.T) {
 	js := connect(t, serve(t).ClientURL())
 	db := open(t, js, nats.Config{Stream: newStream(t, js), Timeout: 50 * time.Millisecond})

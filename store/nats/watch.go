@@ -14,6 +14,9 @@ import (
 // idleInterval is the time between two yields of an idle watch: less than the allowed maximum.
 const idleInterval = backend.BookmarkInterval / 2
 
+// maxPoll is the longest time between two looks at whether a bookmark is due.
+const maxPoll = time.Second
+
 // Watch implements [backend.Backend].
 func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
@@ -87,8 +90,9 @@ func (w *watch) follow(ctx context.Context) error {
 	if err := w.check(ctx, time.Now()); err != nil {
 		return err
 	}
+	poll := min(w.b.cfg.Poll, maxPoll)
 	for {
-		due := w.checked.asked.Add(w.b.cfg.Poll)
+		due := w.checked.asked.Add(poll)
 		m, err := r.read(ctx, due)
 		switch {
 		case errors.Is(err, errNothing):
