@@ -45,10 +45,7 @@ type position struct {
 }
 
 // sequences change with everything that happens to a stream.
-type sequences struct {
-	first, last, messages uint64
-	deleted               int
-}
+type sequences struct{ first, last, messages uint64 }
 
 // progress is the last position that a Backend has read.
 type progress struct {
@@ -106,7 +103,7 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 			return p, err
 		}
 		s := info.State
-		p.created, p.sequences = info.Created, sequences{s.FirstSeq, s.LastSeq, s.Msgs, s.NumDeleted}
+		p.created, p.sequences = info.Created, sequences{s.FirstSeq, s.LastSeq, s.Msgs}
 		if !known.asked.IsZero() && p.created.Equal(known.created) && p.sequences == known.sequences {
 			known.asked = p.asked
 			return known, nil
