@@ -157,6 +157,8 @@ func (b *Backend) snapshot(ctx context.Context, pattern string) (s snapshot, err
 	if err != nil {
 		return s, err
 	}
+	// S is at least the older of the two marks. The first mark that was delivered may be later than S, if the one before it was trimmed in
+	// between, and it may be the horizon itself. A replica that lags may deliver an older mark than the leader had before.
 	if !now.created.Equal(before.created) || now.mark.Epoch != before.mark.Epoch ||
 		end > 0 && now.mark.Horizon > min(before.marked, marked) {
 		return s, errMoved

@@ -119,6 +119,7 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 			continue
 		}
 		p.version = informer.Version(p.mark.Horizon)
+		// A known version below the horizon would change nothing. One above it with another epoch is of before the restore of a backup.
 		if known.mark.Epoch == p.mark.Epoch && p.created.Equal(known.created) && uint64(known.version) <= s.LastSeq {
 			p.version = max(p.version, known.version)
 		}
