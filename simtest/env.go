@@ -23,9 +23,9 @@ func (e *Env) stores() *stores { return &e.all }
 func (e *Env) Backend() backend.Backend { return e.all.backend }
 
 // Effect performs an effect outside the stores, such as a call of a cloud API, by calling fn. The kit can end the process before or after
-// it, lose the reply, make it slow, or deliver it after another process has taken over. The name identifies the effect in plans and
-// timelines: "create vpc". The context of fn has the leadership of a [System] with a Lease. If the receiver can refuse calls of former
-// leaders, send its term along (leaderelect.FromContext). A call that arrives late is made in another goroutine.
+// it, lose the request or the reply, make it slow, or deliver it after another process has taken over. The name identifies the effect in
+// plans and timelines: "create vpc". The context of fn has the leadership of a [System] with a Lease. If the receiver can refuse calls of
+// former leaders, send its term along (leaderelect.FromContext). A call that arrives late is made in another goroutine.
 func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
 	return e.p.Effect(ctx, name, fn)
 }

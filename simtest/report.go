@@ -22,8 +22,8 @@ type Report struct {
 
 // Failure is a plan under which a rule is broken.
 //
-// Of each sort of failure, the kit reports one plan and counts the others. It shrinks that plan for as long as it fails in the same way: to
-// fewer faults, fewer steps of the user, and earlier faults. Before that, it runs the plan again, and says so if the runs differ.
+// Of each sort of failure, the kit reports one plan and counts the others. It runs that plan twice, and says so if the runs differ. It
+// shrinks the plan for as long as it fails in the same way: to fewer faults, fewer steps of the user, and earlier faults.
 //
 // Faults end. If a rule is broken only while a cache lags for more than 100 reconciles or a minute, the failure is an advisory. The
 // same holds if it is broken only while controllers have not begun for more than 100 reconciles.

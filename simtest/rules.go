@@ -25,7 +25,8 @@ func Rules() []Rule {
 	return all
 }
 
-// Severity says what breaking the rule does to the test. [Failure.Severity] may be lower, if the failure needs an unfair fault.
+// Severity says what breaking the rule does to the test. [Failure.Severity] may be lower, if the failure needs an unfair fault. It is higher
+// if two runs without faults differ.
 func (r Rule) Severity() Severity { return Severity(rule.Rule(r).Severity()) }
 
 // Means says in a sentence or two what breaking the rule means. It is empty for a rule that [Rules] does not have.

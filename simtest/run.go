@@ -35,9 +35,10 @@ var (
 // so that state outside the stores, such as a fake of a cloud, is new in each. An [Advisory] failure is logged in one line, which go test
 // -v shows.
 //
-// Run writes each failed plan to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first. Keep these
-// files with the code. The text of a plan is also that of a file; lines that begin with "#" are comments. If the flag -simtest.plan is set,
-// Run runs only that plan. The flag -simtest.html=DIRECTORY draws each failure on a page.
+// Run writes the plan of each sort of failure to a file in testdata/simtest/<name of the test>, and tries the plans in that directory first.
+// Keep these files with the code. The text of a plan is also that of a file; lines that begin with "#" are comments. If the flag
+// -simtest.plan is set, Run runs only that plan. The flag -simtest.html=DIRECTORY draws the failures of each test on a page, and
+// -simtest.progress=2s reports the progress every two seconds.
 func Run(t *testing.T, world func() World) {
 	t.Helper()
 	plan, err := ParsePlan(*planFlag)
@@ -92,7 +93,8 @@ func keep(t *testing.T, f *Failure) {
 	}
 }
 
-// Explore tries every single fault at every position, and then pairs of faults, and returns the result. It does not fail t.
+// Explore tries the plans in testdata/simtest/<name of the test>, every single fault at every position, pairs of faults, and random plans for
+// as long as World.Budget. It returns the result. It fails t only if a flag cannot be read.
 //
 // Until Explore returns, slog.Default discards its records: hundreds of runs would fill the log. During [Replay], it writes text to the
 // writer of package log, and leaves out only the crashes of processes.

@@ -93,7 +93,7 @@ type Step struct {
 	Name string
 
 	// Do acts through stores of the user (see [Open]). If it returns an error that wraps [ErrNotYet], it is called again when nothing else
-	// is left to do and time has passed. Any other error is a failure.
+	// is left to do and time has passed, until World.Horizon is over. Any other error is a failure.
 	Do func(ctx context.Context, user *User) error
 }
 
