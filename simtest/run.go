@@ -93,8 +93,8 @@ func keep(t *testing.T, f *Failure) {
 	}
 }
 
-// Explore tries the plans in testdata/simtest/<name of the test>, every single fault at every position, pairs of faults, and random plans for
-// as long as World.Budget. It returns the result. It fails t only if a flag cannot be read.
+// Explore tries the plans in testdata/simtest/<name of the test>, every single fault at every position, pairs of faults, and random plans
+// for as long as World.Budget. It returns the result. It fails t only if a flag cannot be read.
 //
 // Until Explore returns, slog.Default discards its records: hundreds of runs would fill the log. During [Replay], it writes text to the
 // writer of package log, and leaves out only the crashes of processes.

@@ -234,7 +234,8 @@ type Config[T any] struct {
 // Stats is a snapshot of the state of a [Store].
 type Stats struct {
 	// Undecodable has an [ErrDecode] for each record that a list or a watch could not decode, in order of key. When a later List, a
-	// ListPages to its end, or a watch reads that the record was repaired or deleted, its error is removed. A Select of some objects removes none.
+	// ListPages to its end, or a watch reads that the record was repaired or deleted, its error is removed. A Select of some objects removes
+	// none.
 	Undecodable []*Error
 
 	// Fenced counts the writes through this Store that were rejected with [ErrFenced].
