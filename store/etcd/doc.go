@@ -40,7 +40,8 @@
 //	etcdctl get --prefix --keys-only setpoint/objects/App/live/
 //
 // The values are records in binary form. Read them freely, but write only through the library. With authentication, the user of the client
-// needs read and write permission for the range "setpoint/".
+// needs read and write permission for the range "setpoint/". For [Config.History], it also needs the role root, which etcd requires for a
+// compaction.
 //
 // The servers must run etcd 3.4.31, 3.5.13, 3.6.0, or later. Do not use the gRPC proxy of etcd, which does not handle progress requests of
 // watches.

@@ -29,7 +29,8 @@ type Config struct {
 
 	// History is the minimum number of revisions to keep. If it is set, writes of the Backend compact the cluster, including the data of
 	// other programs. If processes differ, the smallest number counts. Zero leaves compaction to the cluster: see
-	// --auto-compaction-retention of etcd. Leave it zero for a cluster that other programs share.
+	// --auto-compaction-retention of etcd. Leave it zero for a cluster that other programs share, and for a user without the role root:
+	// the server refuses its compactions, and no error says so.
 	//
 	// Tombstones stay as keys for at least as long as the history. Writing processes delete them step by step, about one compaction after
 	// they have left the history. Until then, each deletion costs the space of the last state.
