@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -148,21 +149,11 @@ func fencesOf(ctx context.Context, pre []Precondition) ([]Fence, error) {
 			return nil, err
 		}
 	}
-	if len(fences) > 1 {
-		sortFences(fences)
-	}
+	slices.SortFunc(fences, func(a, b Fence) int { return strings.Compare(a.Lease, b.Lease) })
 	for _, f := range fences {
 		if err := checkName("lease", f.Lease, backend.MaxKey); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
 	}
 	return fences, nil
-}
-
-func sortFences(fences []Fence) {
-	for i := 1; i < len(fences); i++ { // seldom more than two
-		for at := i; at > 0 && strings.Compare(fences[at].Lease, fences[at-1].Lease) < 0; at-- {
-			fences[at], fences[at-1] = fences[at-1], fences[at]
-		}
-	}
 }

@@ -179,3 +179,32 @@ func TestIntegerKeyMayGrowDuringWatch(t *testing.T) {
 	}
 	assert.Equal(t, map[string]site{"1": {"1", 3}, "10000000000": {"10000000000", 4}}, cached(inf))
 }
+
+// The index of a primary key may include other columns, which do not identify a row.
+func keyHasNoIncludedColumnsAndAnyOrder(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE including (rev integer, name text, country text, PRIMARY KEY (name, country) INCLUDE (rev))`)
+	cfg := postgres.TableConfig{Table: "including", Columns: []string{"name", "rev"}}
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	cfg.Key = []string{"country", "name"}
+	one, other := sitesIn(t, pool, postgres.TableConfig{Table: "including", Columns: cfg.Columns}), sitesIn(t, pool, cfg)
+	before, err := one.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `INSERT INTO including VALUES (1, 'a', 'de')`)
+	exec(t, pool, `UPDATE including SET rev = 2`)
+	exec(t, pool, `UPDATE including SET country = 'fr'`)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, table := range []*postgres.Table[site]{one, other} {
+		var told []string
+		for e, err := range table.Watch(ctx, before.Version) {
+			require.NoError(t, err)
+			if e.Type == informer.Bookmark {
+				continue
+			}
+			if told = append(told, fmt.Sprintf("%v %v", e.Type, e.Object)); len(told) == 4 {
+				break
+			}
+		}
+		assert.Equal(t, []string{"Added {a 1}", "Modified {a 2}", "Deleted {a 2}", "Added {a 2}"}, told)
+	}
+}
