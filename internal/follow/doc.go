@@ -4,8 +4,8 @@
 // # Guarantees
 //
 //  1. A [Signal] that wakes while changes are read makes the loop read again, so no change waits for the next poll.
-//  2. The loop is never silent for longer than backend.BookmarkInterval, however long Poll is, as long as the reads return
-//     at once.
+//  2. The loop is never silent for longer than backend.BookmarkInterval, however long Poll is, as long as a read takes
+//     less than 100 ms.
 //  3. When the loop has read up to a version without reporting it, it reports a bookmark of that version.
 //  4. After a wake-up, as long as reads return [Settle], the loop reads again after 5 ms. It doubles the pause each time, until a poll
 //     is due. So a change that becomes visible some time after the wake-up is read within the same time plus 5 ms.

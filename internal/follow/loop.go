@@ -9,8 +9,8 @@ import (
 )
 
 // quiet is the maximum time that a watch reports nothing before a bookmark is due. The loop reads at least as often, so the bookmark comes
-// within BookmarkInterval.
-const quiet = backend.BookmarkInterval / 2
+// within BookmarkInterval. It may come at the second tick, because it is not quite due at the first one. So there is time for the read.
+const quiet = backend.BookmarkInterval/2 - 100*time.Millisecond
 
 // settle is how long the loop waits before it reads again after a read that returned [Settle].
 const settle = 5 * time.Millisecond

@@ -105,7 +105,7 @@ func TestWatchLoop(t *testing.T) {
 		},
 		"yields no bookmark for a version that it has yielded": func(t *testing.T) {
 			l := log{changes: []informer.Version{1}, version: 1}
-			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-1)
+			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-100*time.Millisecond-1)
 			defer cancel()
 			var told []string
 			require.ErrorIs(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)), context.DeadlineExceeded)
@@ -121,6 +121,16 @@ func TestWatchLoop(t *testing.T) {
 					return told < 10
 				}))
 			}
+		},
+		"is never silent for longer than BookmarkInterval if reads take some milliseconds": func(t *testing.T) {
+			l := log{changes: []informer.Version{1}, version: 1}
+			l.during = func() { time.Sleep([]time.Duration{19, 1, 5, 1}[l.reads%4] * time.Millisecond) }
+			last, told := time.Now(), 0
+			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+				assert.LessOrEqual(t, time.Since(last), backend.BookmarkInterval)
+				last, told = time.Now(), told+1
+				return told < 20
+			}))
 		},
 		"sees a change at the next poll without being woken": func(t *testing.T) {
 			var l log
@@ -163,7 +173,7 @@ func TestWatchLoop(t *testing.T) {
 			require.NoError(t, loop.Run(t.Context(), 0, until(2, &told)))
 			assert.Equal(t, []string{"change 1", "bookmark 1"}, told)
 			assert.Equal(t, 3, l.reads)
-			assert.Equal(t, 10+2500, l.asked)
+			assert.Equal(t, 10+2400, l.asked)
 			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
 			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
 		},
