@@ -37,7 +37,7 @@ type Config struct {
 	History int
 
 	// Poll is how often a watch requests its progress, for readers who wait for a version. After a write of the same Backend, the watch
-	// requests it at once, but at most ten times a second. Values above 2.5 s count as 2.5 s. Defaults to 1 s.
+	// requests it at once, but at most ten times a second. Values above 2.4 s count as 2.4 s. Defaults to 1 s.
 	//
 	// A watch that begins in the past gets its first change after up to 100 ms, and then at most 10,000 changes per second: etcd
 	// reads the history ten times a second, and 1,000 revisions each time.

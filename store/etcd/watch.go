@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// idle is the maximum time between two yields of a watch, unless it waits for the server.
-	idle = backend.BookmarkInterval / 2
+	// idle is how long a watch yields nothing before a bookmark is due, and the longest time between two progress requests. If a bookmark is
+	// not quite due at the first answer, it comes with the second one, which has a little time to arrive.
+	idle = backend.BookmarkInterval/2 - 100*time.Millisecond
 
 	// askPause is the minimum time between two progress requests after own writes.
 	askPause = 100 * time.Millisecond
