@@ -43,11 +43,11 @@
 //
 //  1. The same plan gives the same run. For that, the systems must not range over a map, use random numbers, or call the Env
 //     concurrently within a reconcile. Explore runs the world without faults twice, and reports a difference.
-//  2. A process has no effect after its end: its next call of the Env ends the goroutine (runtime.Goexit). Package variables survive a
-//     process, because the kit cannot see them.
+//  2. A process has no effect after its end, except a call that the faults late and regain have put on its way: the next call of the Env
+//     ends the goroutine (runtime.Goexit). Package variables survive a process, because the kit cannot see them.
 //  3. Faults end: a lagging cache catches up when nothing else is left to do, and a process that is down comes back. So a system
 //     without bugs reaches its goal under every plan.
-//  4. A Trusted system, the user, and Always and Goal suffer no fault, and read the stores directly.
+//  4. A Trusted system, the user, and Always and Goal suffer no fault. The user, Always, and Goal read the stores directly.
 //  5. Both modes have the same faults, and find the same failures with them.
 //  6. Time is simulated: a run takes as long as its work. Retries, timeouts, and delays happen when they are due.
 //
