@@ -113,8 +113,8 @@ type stores struct {
 type storeKey[T any] struct{ kind string }
 
 // Open returns the store of a kind. Through an [Env], it is the store of one process, and faults hit it. Through a [User] or a [View], it
-// is the real store, without faults; the store of a view only reads. Only an informer that the kit drives can watch: any other Watch ends with
-// an error. Open panics if values of type T cannot be stored.
+// is the real store, without faults; the store of a view only reads. Only an informer that the kit drives can watch: any other Watch ends
+// with an error. Open panics if values of type T cannot be stored.
 func Open[T any](s Stores, kind string) store.Store[T] {
 	all, key := s.stores(), storeKey[T]{kind}
 	if opened, ok := all.opened.Load(key); ok {
