@@ -26,8 +26,8 @@
 //  5. A watch reports every change once, in order of version. It never continues after a gap. It ends with backend.ErrExpired if the
 //     changes after its version are compacted, another cluster answers, or another program has deleted a record without a tombstone.
 //     The same error ends it if the cluster was restored from a backup and has not reached that version.
-//  6. A bookmark is a progress notification that the watch has requested. Open refuses the versions of etcd in which a progress
-//     notification can overtake an event.
+//  6. A bookmark has the version of an event that arrived, or of a progress notification that the watch has requested. Open refuses the
+//     versions of etcd in which a progress notification can overtake an event.
 //  7. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
 //  8. A write of one process is visible to every later Get, List, and Transact of all processes. A bookmark of version v comes after
 //     all changes up to v. No guarantee depends on a clock.

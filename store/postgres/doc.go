@@ -35,8 +35,8 @@
 // A Backend:
 //
 //  1. An acknowledged write is committed. It is as durable as every commit of the server: see synchronous_commit.
-//  2. Versions come from a counter in one row. Each write locks that row last, and until its commit. So versions are in commit order
-//     for all kinds and all processes.
+//  2. Versions come from a counter in one row. Each write locks that row before it reads the counter, and until its commit. So versions
+//     are in commit order for all kinds and all processes.
 //  3. A watch reports every change in order. A notification of the server only wakes it. If a notification or the listening connection
 //     is lost, the watch finds the change by itself after at most [Config.Poll].
 //  4. All pages of a list come from one snapshot.
