@@ -29,8 +29,8 @@ type Config struct {
 
 	// History is the minimum number of revisions to keep. If it is set, writes of the Backend compact the cluster, including the data of
 	// other programs. If processes differ, the smallest number counts. Zero leaves compaction to the cluster: see
-	// --auto-compaction-retention of etcd. Leave it zero for a cluster that other programs share, and for a user without the role root:
-	// the server refuses its compactions, and no error says so.
+	// --auto-compaction-retention of etcd. Leave it zero for a cluster that other programs share. With authentication, the user needs
+	// the role root, which etcd requires for a compaction. Without it, Open returns an error, unless Existing is set.
 	//
 	// Tombstones stay as keys for at least as long as the history. Writing processes delete them step by step, about one compaction after
 	// they have left the history. Until then, each deletion costs the space of the last state.
@@ -109,7 +109,8 @@ var _ backend.Backend = (*Backend)(nil)
 
 // Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and [Config.Existing] is
 // false. It returns an error if a field of cfg is invalid, or the keys under the prefix have another layout. It also returns an error if
-// no endpoint of client answers, or one runs a version of etcd with a defect that makes watches wrong.
+// no endpoint of client answers, if one runs a version of etcd with a defect that makes watches wrong, and if [Config.History] is set but
+// the user of client may not compact.
 //
 // Open starts nothing. It does not take over the client. Close the client after all calls have returned. A namespace of the client is
 // ignored: use [Config.Prefix].
@@ -136,6 +137,12 @@ func Open(ctx context.Context, client *clientv3.Client, cfg Config) (*Backend, e
 func (b *Backend) setUp(ctx context.Context, client *clientv3.Client) error {
 	if err := checkServers(ctx, client); err != nil {
 		return err
+	}
+	if b.cfg.History > 0 && !b.cfg.Existing {
+		// Revision 1 is the empty database. So this compacts nothing, and usually fails because it was compacted long ago.
+		if _, err := b.kv.Compact(ctx, 1); errors.Is(err, rpctypes.ErrPermissionDenied) {
+			return fmt.Errorf("Config.History is %d, but the user may not compact: %w", b.cfg.History, err)
+		}
 	}
 	key := b.keys.layout()
 	found, err := b.kv.Get(ctx, key)

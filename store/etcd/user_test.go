@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -12,7 +13,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/etcd"
 )
 
-// The server lets only root compact, so a user who may do no more than write has no use for History.
+// The server lets only root compact, so a user who may do no more than write cannot have a History.
 func TestUserNeedsOnlyPermissionForPrefix(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
@@ -45,4 +46,16 @@ func TestUserNeedsOnlyPermissionForPrefix(t *testing.T) {
 	assert.Len(t, changes(t, db, "app", 0, 1), 1)
 	_, err = app.Compact(ctx, int64(r.Version))
 	require.ErrorContains(t, err, "permission denied")
+
+	kept := quick
+	kept.History = 100
+	_, err = etcd.Open(ctx, app, kept)
+	require.ErrorContains(t, err, `etcd: open prefix "setpoint": Config.History is 100, but the user may not compact: `)
+	require.ErrorIs(t, err, rpctypes.ErrPermissionDenied)
+	kept.Existing = true // it only reads
+	_, err = etcd.Open(ctx, app, kept)
+	require.NoError(t, err)
+	kept.Existing = false
+	_, err = etcd.Open(ctx, connect(t, s.addr, func(c *clientv3.Config) { c.Username, c.Password = "root", "secret" }), kept)
+	require.NoError(t, err)
 }
