@@ -3,6 +3,6 @@
 // # Guarantees
 //
 //  1. A loop that was started has ended when its test is over.
-//  2. What a [MemoryDir] holds is gone when its test is over.
+//  2. A [MemoryDir] is removed when its test is over.
 //  3. [Stacks] has only the goroutines of the caller's bubble.
 package looptest
