@@ -5,5 +5,5 @@
 // It is a separate module, because it requires porcupine. It exports nothing.
 //
 //	go test .                          # 1,000 histories
-//	LINCHECK_TIME=1m go test -race .   # new ones, until a minute is over
+//	LINCHECK_TIME=1m go test -race .   # the same, and then others until a minute is over
 package lincheck

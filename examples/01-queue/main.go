@@ -1,5 +1,5 @@
-// Command 01-queue works through a queue of tenants. It processes each tenant once, however often it was added, and
-// the urgent one first. It retries failures after a backoff, and gives up on a tenant that fails too often.
+// Command 01-queue works through a queue of tenants. However often a tenant is added while it waits, it is processed
+// once. The urgent tenant goes first. The queue retries failures after a backoff, and gives up on a tenant that fails too often.
 package main
 
 import (

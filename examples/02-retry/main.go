@@ -27,7 +27,7 @@ func main() {
 		fmt.Printf("attempt %d: %v\n", a.Number, a.Err)
 	}}, api))
 
-	// A call that can never succeed is tried once. A call that does not succeed in time is given up.
+	// A call that can never succeed is tried once. Do gives up on a call that has failed as often as there are steps.
 	api = failing(retry.Permanent(errUnknown))
 	fmt.Println("permanent:", retry.Do(ctx, retry.Config{Backoff: backoff}, api))
 	api = failing(errBusy, errBusy, errBusy, errBusy)

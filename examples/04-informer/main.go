@@ -57,7 +57,7 @@ func main() {
 	fmt.Println(<-told)
 	fmt.Println(<-told)
 
-	// A handler may join at any time. It gets exactly the objects that exist now, and then each change.
+	// A handler may join at any time. It is called for exactly the objects that exist now, and then for changes.
 	late := make(chan string)
 	registration, err := certificates.AddHandler(informer.Handler[string, Certificate]{
 		OnAdd: func(c Certificate, _ bool) { late <- fmt.Sprintf("%s, serial %d", c.Domain, c.Serial) },

@@ -41,7 +41,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Res
 	case name == "atlantis":
 		return controller.Result{}, retry.Permanent(errors.New("no such place")) // a retry cannot help
 	}
-	controller.Logger(ctx).Info("applied") // names the controller, the key and the attempt
+	controller.Logger(ctx).Info("applied") // names the controller, the key, and the attempt
 	return controller.Result{RequeueAfter: time.Hour}, nil
 }
 
@@ -82,7 +82,7 @@ func main() {
 	check(c.WaitIdle(ctx)) // a late event revives a parked key: atlantis is parked again by now, lima may wait for a retry
 	fmt.Println("atlantis is parked:", slices.Contains(c.Parked(), "atlantis"))
 
-	stop() // no more events, the queue drained, the work in flight done
+	stop() // events end, the queue drains, and the work in flight is done
 	check(<-ended)
 }
 

@@ -1,5 +1,6 @@
 // Command 08-leaderelection has two replicas that write to one store: one leads and works, and the other waits. When the
-// first is stopped, it finishes its work before the other begins. If it wakes up later, the store refuses its writes.
+// first is stopped, it finishes its work before the other begins. Once the other has written, the store refuses late writes
+// of the first.
 package main
 
 import (
@@ -33,7 +34,8 @@ func (r *replica) work(ctx context.Context, l *leaderelect.Leadership) error {
 	return err
 }
 
-// write carries the term of the leadership that ctx belongs to: the store takes it from ctx, and refuses one that is over.
+// write carries the term of the leadership that ctx belongs to: the store takes it from ctx, and refuses it once it has
+// accepted a greater one.
 func (r *replica) write(ctx context.Context) error {
 	_, err := store.Patch(context.WithoutCancel(ctx), r.sites, "berlin", func(site *store.Object[Site]) error {
 		site.Value.CaredForBy = r.name
@@ -72,7 +74,8 @@ func main() {
 	stopFirst()
 	<-second.leads
 
-	// A replica that was paused or cut off may believe that it still leads. Its writes carry a term that is over.
+	// A replica that was paused or cut off may believe that it still leads. Its writes carry a term that is
+	// lower than the one that replica-2 has written with.
 	fmt.Println("replica-1 is refused:", errors.Is(first.write(old), store.ErrFenced))
 	stopSecond()
 }

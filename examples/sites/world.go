@@ -47,7 +47,7 @@ func (d DNS) call(ctx context.Context, method string, site store.Object[Site]) e
 	return nil
 }
 
-// zone is the other side of DNS: a server without a network. The second request removes an entry.
+// zone is the other side of DNS: a server without a network. The second DELETE removes an entry.
 type zone struct {
 	mu sync.Mutex
 

@@ -18,7 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// demoTimeout is the longest time that the story may take. It takes half a minute, and more on a machine that has much else to do.
+// demoTimeout is the longest time that the story may take. It takes about 20 seconds, and more on a busy machine.
 const demoTimeout = 3 * time.Minute
 
 // demo plays the people of the story: they write the table, and break the cloud and the replicas. The cloud is in this process; the

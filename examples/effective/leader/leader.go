@@ -1,5 +1,6 @@
 // Package leader is chapter 8 of "Effective controllers": docs/effective/08-leader.md. One of several replicas configures a load balancer.
-// The wrong controller relies on being the only one. The right one sends its term along, and the load balancer refuses former leaders.
+// The wrong controller relies on being the only one. The right one sends its term along, and the load balancer refuses a
+// term that is lower than one that it has seen.
 package leader
 
 import "context"

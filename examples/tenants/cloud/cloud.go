@@ -1,12 +1,12 @@
-// Package cloud is a fake cloud, for programs that need one. It behaves like a real one: it is slow, it answers 429 to clients that
-// call too often, it fails, and it loses resources. It also does what every receiver of a leader's calls should do: it refuses calls
-// of former leaders.
+// Package cloud is a fake cloud, for programs that need one. Like a real one, it is slow, and answers 429 to clients that call too often.
+// It fails, loses resources, and delays a call when it is told to. It also does what every receiver of a leader's calls should do: once it
+// has seen the term of a leader, it refuses changes with a lower one.
 //
 //	PUT    /resources/KEY            {"kind", "region", "owner"}: creates or changes the resource; returns {"revision"}
 //	DELETE /resources/KEY?owner=UID  removes it, if it belongs to that owner; it need not exist
 //	GET    /resources                {"revision", "items"}: all resources, as of that revision
 //
-// PUT and DELETE carry the headers [LeaseHeader] and [TermHeader].
+// PUT and DELETE need the headers [LeaseHeader] and [TermHeader].
 package cloud
 
 import (

@@ -9,7 +9,7 @@
 //	replicas, err := m.List(ctx)                                       // the running replicas
 //	err = m.Probe(ctx, replicas[0])                                    // does it answer?
 //	m.ReportHealth("blue-1", err)                                      // three consecutive failures make it Unhealthy
-//	m.Drain("blue-1")                                                  // the load balancer then stops sending it connections
+//	m.Drain("blue-1")                                                  // List says Draining: send it no new connections
 //	err = m.Stop(ctx, "blue-1")                                        // SIGTERM; again after the grace: SIGKILL
 //
 // # Records
@@ -27,8 +27,8 @@
 //	(none) ---------> record, locked --------------------------------------------> record, free ---> (none)
 //	                  alive: List shows it                                         stale: List removes it
 //
-// No pid has to be trusted. A crash of the starter leaves a process that is on record, a stale record, or a file without
-// a name that the next Open removes.
+// No pid has to be trusted. A crash of the starter leaves a process that is on record, a stale record, or a file with a
+// temporary name, which the next Open removes.
 //
 // # States
 //
@@ -45,7 +45,8 @@
 //  2. Two replicas never have one ID at once, even when two processes start them.
 //  3. A signal goes to the process that holds the lock of the record, and to no other, whatever pid is on record. On
 //     Linux, the kernel says which process holds the lock. Elsewhere, the machine trusts the record, so no other
-//     program may write to the directory. A pid that is reused between the check and the signal is an exception.
+//     program may write to the directory. A system without handles of processes (pidfd) has an exception: a pid that is
+//     reused between the check and the signal.
 //  4. A record is removed only when its process is dead. Removal is free of races: any number of processes may list,
 //     start, and stop at once, and a process that is suspended in the middle does not block the others.
 //  5. A replica outlives the process that started it: it has its own session, so a signal from a terminal does not

@@ -13,11 +13,11 @@
 //
 //  1. With -record N, file descriptor N is the replica's record. The replica holds an exclusive flock on it from before
 //     it listens until its process is dead, however it dies. If another process holds a lock, that is an error.
-//  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. So a
-//     reader of the port can connect to it.
+//  2. It appends one line to the record, {"pid":1,"port":2}, after it has begun to listen. So a reader of the port can
+//     connect to it.
 //  3. No child of the replica inherits the record.
-//  4. SIGTERM and SIGINT end it: it stops accepting connections, finishes the requests in flight within two seconds, and
-//     exits with status 0. Before you send the signal, wait until the load balancer in front of it sends no more
+//  4. SIGTERM and SIGINT end it: it stops accepting connections, gives the requests in flight two seconds, cuts those that
+//     are left, and exits with status 0. Before you send the signal, wait until the load balancer in front of it sends no more
 //     connections: a replica cannot know of connections that are still being opened.
 //  5. If its record is removed while it is alive, which no machine does, it ends in the same way. Otherwise it would
 //     live forever, because no machine could find it.
