@@ -1,5 +1,5 @@
 // Package crash is chapter 5 of "Effective controllers": docs/effective/05-crash.md. A controller creates a network in a cloud, and
-// then a record that points to it. The wrong one forgets its work when it crashes. The right one repeats every step.
+// then a record that points to it. The wrong one forgets its work when it crashes. The right one can repeat every step.
 package crash
 
 import (
