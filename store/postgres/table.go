@@ -110,18 +110,17 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 		prepare:   with(prepareSQL),
 		epoch:     with(`SELECT {epoch}()`),
 		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
-		// The rows that no transaction above the horizon has written.
-		list: with(`SELECT {columns of t} FROM {table} t WHERE NOT EXISTS (SELECT FROM {changes} c,
-			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND {on})`),
+		// The rows that need not be undone.
+		list: with(undoneSQL + `SELECT {columns of t} FROM {table} t WHERE NOT EXISTS (SELECT FROM undone c,
+			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE {on})`),
 		// The other rows, as they were before.
-		undo: with(`SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM {changes}
-			WHERE source = {source} AND xid >= $1::text::xid8 AND key IS NOT NULL ORDER BY key, id) c,
+		undo: with(undoneSQL + `SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM undone ORDER BY key, id) c,
 			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
 		pages: [...]string{page: pageOf(page), past: pageOf(past)},
 		trim: with(`WITH old AS (
 				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
 				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
-			UPDATE {trimmed} t SET xid = greatest(t.xid, (SELECT max(xid) FROM old))
+			UPDATE {trimmed} t SET xid = greatest(t.xid, (SELECT xid FROM old ORDER BY xid DESC LIMIT 1))
 			WHERE t.source = {source} AND EXISTS (SELECT FROM old)`),
 	}
 	if key.indexed {

@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"testing"
@@ -149,4 +150,47 @@ func movedRowIsDeletedFirst(t *testing.T, pool *pgxpool.Pool) {
 		}
 	}
 	assert.Equal(t, []string{"Deleted {b 1}", "Added {a 1}"}, told)
+}
+
+// As in lastStateWinsRegardlessOfTransactionIDs, but the list is read when the older transaction has ended and the younger one is not reported.
+func listHasStateThatNoEventReports(t *testing.T, pool *pgxpool.Pool) {
+	for _, c := range []struct{ before, younger, older, youngest string }{
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`, ``},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`, `UPDATE T SET rev = 3`},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`, `DELETE FROM T`},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `DELETE FROM T`, ``},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `DELETE FROM T`, `INSERT INTO T VALUES ('r', 3)`},
+		{`INSERT INTO T VALUES ('r', 0)`, `DELETE FROM T`, `INSERT INTO T VALUES ('r', 2)`, ``},
+		{``, `INSERT INTO T VALUES ('r', 1)`, `UPDATE T SET rev = 2`, ``},
+		{``, `INSERT INTO T VALUES ('r', 1)`, `DELETE FROM T`, ``},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `UPDATE T SET name = 'r'`, ``},
+		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `DELETE FROM T`, `INSERT INTO T VALUES ('s', 3)`},
+	} {
+		t.Run(c.younger+"; "+c.older+"; "+c.youngest, func(t *testing.T) {
+			cfg := newTable(t, pool)
+			in := func(tx querier, sql string) {
+				if sql != "" {
+					exec(t, tx, regexp.MustCompile(`\bT\b`).ReplaceAllLiteralString(sql, sqlName(cfg)))
+				}
+			}
+			in(pool, c.before)
+			begin := func() writer { // a transaction that has a number
+				w := begin(t, pool, cfg)
+				exec(t, w, `SELECT pg_current_xact_id()`)
+				return w
+			}
+			older, between, younger := begin(), begin(), begin()
+			in(younger, c.younger)
+			younger.commit()
+			in(older, c.older)
+			older.commit()
+			in(pool, c.youngest)
+			inf := follow(t, sitesIn(t, pool, cfg))
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			require.NoError(t, inf.WaitForVersion(ctx, 1), "it has listed")
+			between.commit()
+			agree(t, pool, cfg, inf)
+		})
+	}
 }

@@ -121,6 +121,21 @@ LEFT JOIN LATERAL (
 	LEFT JOIN LATERAL jsonb_populate_record(NULL::{table}, CASE WHEN e.op = 'D' THEN e.before ELSE n.before END) d ON true
 ) x ON true`
 
+// undoneSQL begins a list. The entries in undone are those of transactions above the horizon that watches still have to report. An entry
+// does not count if a transaction below the horizon has written the row later, because watches do not report a superseded entry. Such a
+// transaction was open when the first entry above the horizon was made, so it is not below the oldest of that entry.
+const undoneSQL = `
+WITH begin AS MATERIALIZED (
+	SELECT id, coalesce(oldest, '0') AS oldest FROM {changes} WHERE source = {source} AND xid >= $1::text::xid8 ORDER BY id LIMIT 1
+), later AS MATERIALIZED (
+	SELECT c.key, max(c.id) AS id FROM begin b JOIN {changes} c ON c.xid >= b.oldest AND c.id > b.id
+	WHERE c.source = {source} AND c.xid < $1::text::xid8 GROUP BY c.key
+), undone AS (
+	SELECT c.key, c.id, c.before FROM {changes} c LEFT JOIN later l ON l.key = c.key
+	WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND c.key IS NOT NULL AND (l.id IS NULL OR c.id > l.id)
+)
+`
+
 // entry is a row of pageSQL, without the columns of the moment, and of r and d.
 type entry struct {
 	xid    pgtype.Uint64 // null in the one row of a page without entries

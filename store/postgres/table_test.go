@@ -78,6 +78,7 @@ func TestTable(t *testing.T) {
 		"the last state wins regardless of transaction IDs":    lastStateWinsRegardlessOfTransactionIDs,
 		"a deletion has the last row":                          deletionHasLastRow,
 		"a list matches its version":                           listMatchesItsVersion,
+		"a list has the last state that no event will report":  listHasStateThatNoEventReports,
 		"an event matches its transaction":                     eventMatchesItsTransaction,
 		"a watch resumes in the middle of a transaction":       watchResumesInTransaction,
 		"a watch expires when versions begin again":            watchExpiresWhenVersionsBeginAgain,
