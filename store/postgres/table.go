@@ -253,7 +253,7 @@ func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool)
 		page := informer.List[T]{Version: m.last()}
 		left := false
 		for _, query := range []string{t.queries.list, t.queries.undo} {
-			rows, err := tx.Query(ctx, query, formatXID(m.horizon))
+			rows, err := tx.Query(ctx, query, formatXID(max(m.horizon, m.trimmed+1))) // a watch reports nothing up to m.trimmed
 			if err != nil {
 				return err
 			}

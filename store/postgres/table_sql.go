@@ -102,7 +102,10 @@ func (c TableConfig) validate() error {
 //     running server. After a restored dump, the row names another server. Then the function epoch begins a new epoch, whose versions are
 //     all greater. The step is random, so that two promoted servers differ.
 //   - epochs has the base of the last epoch.
+//
+// The table is locked first, and the log only while it is new. A writer locks the table before the log, so there is no deadlock.
 const logSQL = `
+LOCK TABLE ONLY {table} IN SHARE ROW EXCLUSIVE MODE;
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema}.changes (
 	id bigint GENERATED ALWAYS AS IDENTITY,
@@ -117,9 +120,12 @@ DO $$ BEGIN
 		ALTER TABLE {schema}.changes ADD COLUMN oldest xid8;
 		ALTER TABLE {schema}.changes ALTER COLUMN oldest SET DEFAULT pg_snapshot_xmin(pg_current_snapshot());
 	END IF;
+	IF (SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+			WHERE i.indrelid = {changes}::regclass AND c.relname IN ('changes_by_transaction', 'changes_by_key')) < 2 THEN
+		CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, xid, id);
+		CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
+	END IF;
 END $$;
-CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, xid, id);
-CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
 CREATE TABLE IF NOT EXISTS {schema}.trimmed (source text COLLATE "C" PRIMARY KEY, xid xid8 NOT NULL);
 INSERT INTO {schema}.trimmed VALUES ({source}, pg_current_xact_id()) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS {schema}.epochs (base bigint NOT NULL);
@@ -167,7 +173,16 @@ const (
 //
 // The function has the rights of its owner. It qualifies every name, including operators, so it does not depend on the search_path of the
 // session. Setting search_path for each call would cost a sixth of the function.
+//
+// If a trigger was missing, or recorded another key, the log may lack changes, so the history begins here. A log that was restored with a
+// backup from another server has transactions of that server, which are removed.
 const triggerSQL = `
+UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND 4 > (
+	SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+	WHERE t.tgrelid = {source}::regclass AND t.tgname IN ('setpoint_insert', 'setpoint_update', 'setpoint_delete', 'setpoint_truncate')
+	AND t.tgenabled = 'A' AND p.pronamespace = {schema name}::regnamespace AND strpos(p.prosrc, {key of r as text}) > 0);
+UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND xid >= pg_snapshot_xmax(pg_current_snapshot());
+DELETE FROM {schema}.changes WHERE source = {source} AND xid >= pg_snapshot_xmax(pg_current_snapshot());
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
 	IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
@@ -267,6 +282,7 @@ func (c TableConfig) sql() string {
 	if c.WithoutNotify {
 		announce = ""
 	}
+	keyOfR := "pg_catalog.jsonb_build_object(" + strings.Join(key, ", ") + ")"
 	return strings.NewReplacer(
 		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
@@ -277,7 +293,9 @@ func (c TableConfig) sql() string {
 		"{function}", pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize(),
 		"{announcing}", c.lock(),
 		"{channel}", quote(c.channel()),
-		"{key of r}", "pg_catalog.jsonb_build_object("+strings.Join(key, ", ")+")",
+		"{schema name}", quote(pgx.Identifier{c.Schema}.Sanitize()),
+		"{key of r}", keyOfR,
+		"{key of r as text}", quote(keyOfR),
 		"{key of either}", "pg_catalog.jsonb_build_object("+strings.Join(either, ", ")+")",
 		"{same key}", c.sameKey(),
 		"{first key}", pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
@@ -351,11 +369,7 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 		if _, err := tx.Exec(ctx, cfg.compareSQL()); err != nil {
 			return fmt.Errorf("its key cannot be compared: %w", err)
 		}
-		// A log that was restored with a backup from another server has transactions of that server.
-		_, err := tx.Exec(ctx, cfg.sql()+strings.NewReplacer("{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{source}", quote(cfg.source())).Replace(`
-			DELETE FROM {schema}.changes WHERE source = {source} AND xid > pg_current_xact_id();
-			UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND xid > pg_current_xact_id();
-			`))
+		_, err := tx.Exec(ctx, cfg.sql())
 		return err
 	})
 	if err != nil {
@@ -490,7 +504,7 @@ func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
 	}
 	var foreign bool
 	err = from.QueryRow(ctx, strings.ReplaceAll(`
-		SELECT EXISTS (SELECT FROM {schema}.changes WHERE source = $1 AND xid > pg_snapshot_xmax(pg_current_snapshot()))`,
+		SELECT EXISTS (SELECT FROM {schema}.changes WHERE source = $1 AND xid >= pg_snapshot_xmax(pg_current_snapshot()))`,
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize()), c.source()).Scan(&foreign)
 	if err == nil && foreign {
 		err = errors.New("the log is of another server, from which it was restored: call postgres.InstallTable")

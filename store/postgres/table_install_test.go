@@ -1,0 +1,125 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+func TestInstallTableAgain(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off")
+	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
+		"keeps the changes of transactions that overlap it":      installationKeepsOverlappingChanges,
+		"expires the watches if a trigger was missing":           installationAfterDroppedTriggerExpiresWatches,
+		"expires the watches if a restore has disabled triggers": installationAfterRestoreExpiresWatches,
+		"expires the watches of a table that was replaced":       installationOfReplacedTableExpiresWatches,
+		"follows a renamed column of the key":                    installationFollowsRenamedKey,
+		"by its statements removes the log of another server":    statementsRemoveForeignLog,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
+	}
+}
+
+// A transaction gets its number after that of InstallTable, which waits for it.
+func installationKeepsOverlappingChanges(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	inf := follow(t, sitesIn(t, pool, cfg))
+	writing := begin(t, pool, cfg)
+	exec(t, writing, `LOCK TABLE `+sqlName(cfg)+` IN ROW EXCLUSIVE MODE`) // as a statement does at its beginning
+	installed := make(chan error, 1)
+	go func() { installed <- postgres.InstallTable(t.Context(), pool, cfg) }() // the test waits for it
+	for waiting := false; !waiting && len(installed) == 0; time.Sleep(time.Millisecond) {
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)`).Scan(&waiting))
+	}
+	exec(t, writing, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	writing.commit()
+	require.NoError(t, <-installed)
+	agree(t, pool, cfg, inf)
+}
+
+func installationAfterDroppedTriggerExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	inf := follow(t, sitesIn(t, pool, cfg))
+	exec(t, pool, `DROP TRIGGER setpoint_insert ON `+sqlName(cfg))
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	agree(t, pool, cfg, inf)
+}
+
+// The statements of pg_restore --disable-triggers --data-only. They leave the triggers enabled, but not always.
+func installationAfterRestoreExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	inf := follow(t, sitesIn(t, pool, cfg))
+	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` DISABLE TRIGGER ALL`)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` ENABLE TRIGGER ALL`)
+	_, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[site], cfg)
+	require.ErrorContains(t, err, "call postgres.InstallTable")
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	agree(t, pool, cfg, inf)
+}
+
+func installationOfReplacedTableExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	inf := follow(t, sitesIn(t, pool, cfg))
+	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME TO "replaced"`)
+	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer NOT NULL)`)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('b', 1)`)
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	agree(t, pool, cfg, inf)
+}
+
+// The log has the old name in the key of a change that no watch has reported yet.
+func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	older := begin(t, pool, cfg)
+	exec(t, older, `SELECT pg_current_xact_id()`)
+	exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
+	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME name TO id`)
+	_, err := pool.Exec(t.Context(), `UPDATE `+sqlName(cfg)+` SET rev = 3`)
+	require.ErrorContains(t, err, "does not exist", "the triggers name the column")
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	table, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByPos[site], cfg)
+	require.NoError(t, err)
+	inf := follow(t, table)
+	older.commit()
+	var v informer.Version
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		v, err = table.VersionOf(t.Context(), tx)
+		return err
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, inf.WaitForVersion(ctx, v))
+	assert.Equal(t, map[string]site{"a": {"a", 2}}, cached(inf))
+}
+
+func statementsRemoveForeignLog(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	exec(t, pool, `INSERT INTO `+pgx.Identifier{cfg.Schema, "changes"}.Sanitize()+` (xid, source, op) VALUES ('1000000000', $1, 'T')`,
+		pgx.Identifier{"public", cfg.Table}.Sanitize())
+	open := func() error {
+		_, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[site], cfg)
+		return err
+	}
+	require.ErrorContains(t, open(), "the log is of another server")
+	cfg.Key = []string{"name"}
+	sql, err := postgres.TableSQL(cfg)
+	require.NoError(t, err)
+	exec(t, pool, sql)
+	require.NoError(t, open())
+}
