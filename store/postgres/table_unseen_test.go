@@ -1,0 +1,119 @@
+//go:build linux
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/store/postgres"
+)
+
+// These tests hold the tables of docs/your-database.md to what the server does.
+func TestWhatLogDoesNotSee(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off", "wal_level=logical")
+	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
+		"writes that name a partition, and its removal": partitionsAreNotSeen,
+		"changes that a subscription applies":           subscriptionIsNotSeen,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
+	}
+}
+
+// reported returns the events that a watch reports after a version, up to a last transaction.
+func reported(t *testing.T, pool *pgxpool.Pool, table *postgres.Table[site], after informer.Version) (told []string) {
+	t.Helper()
+	var last informer.Version
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		last, err = table.VersionOf(t.Context(), tx)
+		return err
+	}))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for e, err := range table.Watch(ctx, after) {
+		require.NoError(t, err)
+		if e.Type != informer.Bookmark {
+			told = append(told, fmt.Sprintf("%v %v", e.Type, e.Object))
+		}
+		if e.Version >= last {
+			break
+		}
+	}
+	return told
+}
+
+func partitionsAreNotSeen(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE parted (name text PRIMARY KEY, rev integer NOT NULL) PARTITION BY RANGE (name)`)
+	exec(t, pool, `CREATE TABLE parted_low PARTITION OF parted FOR VALUES FROM ('a') TO ('m')`)
+	exec(t, pool, `CREATE TABLE parted_high PARTITION OF parted FOR VALUES FROM ('m') TO ('z')`)
+	tables := map[string]*postgres.Table[site]{}
+	from := map[string]informer.Version{}
+	for _, name := range []string{"parted", "parted_low"} {
+		cfg := postgres.TableConfig{Table: name}
+		require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+		tables[name] = sitesIn(t, pool, cfg)
+		l, err := tables[name].List(t.Context())
+		require.NoError(t, err)
+		from[name] = l.Version
+	}
+	exec(t, pool, `INSERT INTO parted VALUES ('b', 1)`)
+	exec(t, pool, `INSERT INTO parted_low VALUES ('c', 1)`)
+	exec(t, pool, `UPDATE parted SET name = 'x' WHERE name = 'b'`) // moves to another partition
+	assert.Equal(t, []string{"Added {b 1}", "Deleted {b 1}", "Added {x 1}"}, reported(t, pool, tables["parted"], from["parted"]))
+	assert.Equal(t, []string{"Added {c 1}"}, reported(t, pool, tables["parted_low"], from["parted_low"]))
+	l, err := tables["parted"].List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, `ALTER TABLE parted DETACH PARTITION parted_high`)
+	assert.Empty(t, reported(t, pool, tables["parted"], l.Version), "x is gone")
+}
+
+func subscriptionIsNotSeen(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE DATABASE publisher`)
+	cfg := pool.Config()
+	cfg.ConnConfig.Database = "publisher"
+	publisher, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	require.NoError(t, err)
+	defer publisher.Close()
+	const create = `CREATE TABLE replicated (name text PRIMARY KEY, rev integer NOT NULL)`
+	exec(t, publisher, create)
+	exec(t, publisher, `INSERT INTO replicated VALUES ('before', 1)`)
+	exec(t, publisher, `CREATE PUBLICATION p FOR TABLE replicated`)
+	exec(t, publisher, `SELECT pg_create_logical_replication_slot('slot', 'pgoutput')`)
+	exec(t, pool, create)
+	table := postgres.TableConfig{Table: "replicated"}
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, table))
+	source := sitesIn(t, pool, table)
+	from, err := source.List(t.Context())
+	require.NoError(t, err)
+	exec(t, pool, fmt.Sprintf(`CREATE SUBSCRIPTION s CONNECTION 'host=%s port=%d user=%s dbname=publisher' PUBLICATION p
+		WITH (create_slot = false, slot_name = 'slot')`, cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.User))
+	defer func() {
+		_, _ = pool.Exec(context.Background(), `ALTER SUBSCRIPTION s DISABLE`)
+		_, _ = pool.Exec(context.Background(), `ALTER SUBSCRIPTION s SET (slot_name = NONE)`)
+		_, _ = pool.Exec(context.Background(), `DROP SUBSCRIPTION s`)
+	}()
+	applied := func(where string, n int) {
+		require.Eventually(t, func() bool {
+			var count int
+			require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM replicated WHERE `+where).Scan(&count))
+			return count == n
+		}, 30*time.Second, 10*time.Millisecond)
+	}
+	applied(`name = 'before'`, 1)
+	exec(t, publisher, `INSERT INTO replicated VALUES ('after', 1)`)
+	exec(t, publisher, `UPDATE replicated SET rev = 2`)
+	applied(`rev = 2`, 2)
+	exec(t, publisher, `DELETE FROM replicated WHERE name = 'after'`)
+	applied(`true`, 1)
+	assert.Equal(t, []string{"Added {before 2}"}, reported(t, pool, source, from.Version))
+}
