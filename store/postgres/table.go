@@ -23,8 +23,9 @@ import (
 // [informer.Bookmarker]. All methods are safe for concurrent use.
 //
 // The version of a change is derived from the number of its transaction. A watch reports a transaction once every transaction with a lower
-// number has ended. So it misses none, however they overlap, and your writers do not wait for each other. The price: a writing transaction
-// that stays open, in any database of the server, delays the reports of all watches until it ends. [Table.Delay] names it.
+// number has ended. So it misses none, however they overlap, and your writers do not wait for each other. The price: a transaction that has
+// written, or locked a row, and stays open, in any database of the server, delays the reports of all watches until it ends. [Table.Delay]
+// names it. The triggers do not see some changes: see [InstallTable].
 //
 // Of the transactions that write the table at the same time, one notifies the watches when it commits, because commits with notifications
 // wait for each other. If another transaction commits later than the notifying one, or if an older one ends later, changes are reported after
@@ -34,9 +35,10 @@ import (
 // transaction.
 //
 // A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception. If two
-// transactions write the same row in a different order than that of their numbers, a watch reports the state after both when it reports the
-// first. It may then report the addition of a row that exists, or the deletion of one that does not. The last event of a row is always
-// right. If one transaction writes a row several times, several of its events may have the row as the transaction left it.
+// transactions write the same row in a different order than that of their numbers, a list or a watch has the state after both as soon as it
+// has the one with the lower number. A watch may then report the addition of a row that exists, or the deletion of one that does not, and
+// need not report both. The last event of a row is always right. If one transaction writes a row several times, several of its events may
+// have the row as the transaction left it.
 //
 // After a TRUNCATE, or if its version is no longer in the history, a watch ends with [informer.ErrExpired]: the informer lists again, and
 // finds deletions by comparison. So do all watches once after the server has crashed or a standby was promoted, because both reuse
@@ -131,7 +133,8 @@ func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
 
 // NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the Columns of cfg, or all columns
 // of the table, for example pgx.RowToStructByName. Several goroutines call scan concurrently. NewTable returns an error if a field of cfg
-// is invalid, or if the triggers are missing.
+// is invalid, or if InstallTable has to be called first or again: if a trigger is missing or disabled, or if the log was made by an older
+// version of the library or by another server.
 func NewTable[T any](
 	ctx context.Context, pool *pgxpool.Pool, scan func(pgx.CollectableRow) (T, error), cfg TableConfig,
 ) (*Table[T], error) {

@@ -26,6 +26,7 @@ func TestInstallTableAgain(t *testing.T) {
 		"expires the watches if a restore has disabled triggers": installationAfterRestoreExpiresWatches,
 		"expires the watches of a table that was replaced":       installationOfReplacedTableExpiresWatches,
 		"follows a renamed column of the key":                    installationFollowsRenamedKey,
+		"needs the owner of the table":                           installationNeedsOwner,
 		"by its statements removes the log of another server":    statementsRemoveForeignLog,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
@@ -90,9 +91,13 @@ func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, older, `SELECT pg_current_xact_id()`)
 	exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
 	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME name TO id`)
-	_, err := pool.Exec(t.Context(), `UPDATE `+sqlName(cfg)+` SET rev = 3`)
+	_, err := pool.Exec(t.Context(), `UPDATE `+sqlName(cfg)+` SET rev = 9`)
 	require.ErrorContains(t, err, "does not exist", "the triggers name the column")
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	cfg.Key = []string{"id"}
+	sql, err := postgres.TableSQL(cfg)
+	require.NoError(t, err)
+	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME id TO name; ALTER TABLE `+sqlName(cfg)+` RENAME name TO id; `+sql) // one transaction
+	exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 3`)
 	table, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByPos[site], cfg)
 	require.NoError(t, err)
 	inf := follow(t, table)
@@ -105,7 +110,7 @@ func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, inf.WaitForVersion(ctx, v))
-	assert.Equal(t, map[string]site{"a": {"a", 2}}, cached(inf))
+	assert.Equal(t, map[string]site{"a": {"a", 3}}, cached(inf))
 }
 
 func statementsRemoveForeignLog(t *testing.T, pool *pgxpool.Pool) {
@@ -122,4 +127,23 @@ func statementsRemoveForeignLog(t *testing.T, pool *pgxpool.Pool) {
 	require.NoError(t, err)
 	exec(t, pool, sql)
 	require.NoError(t, open())
+}
+
+// The owner has no other rights than to create a schema.
+func installationNeedsOwner(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE owned (name text PRIMARY KEY, rev integer NOT NULL)`)
+	exec(t, pool, `CREATE ROLE installer; GRANT CREATE ON DATABASE postgres TO installer; GRANT ALL ON owned TO installer`)
+	sql, err := postgres.TableSQL(postgres.TableConfig{Table: "owned", Key: []string{"name"}, Schema: "owned log"})
+	require.NoError(t, err)
+	install := func() error {
+		return pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			exec(t, tx, `SET LOCAL ROLE installer`)
+			_, err := tx.Exec(t.Context(), sql)
+			return err
+		})
+	}
+	require.ErrorContains(t, install(), "must be owner of table owned")
+	exec(t, pool, `ALTER TABLE owned OWNER TO installer`)
+	require.NoError(t, install())
+	require.NoError(t, install(), "it may be called again")
 }

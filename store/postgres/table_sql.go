@@ -46,7 +46,7 @@ type TableConfig struct {
 	Listen *pgxpool.Pool
 
 	// WithoutNotify turns notifications off, so watches find changes by Poll. Set it if transactions that write the table are prepared for
-	// a two-phase commit, which the server refuses after a notification.
+	// a two-phase commit, which the server refuses after a notification. It is part of the triggers, so call InstallTable after a change.
 	WithoutNotify bool
 }
 
@@ -328,7 +328,7 @@ func bodyQuote(names []string) string {
 }
 
 // TableSQL returns the statements that [InstallTable] runs, for an administrator to run in one transaction. It does not ask a server, so
-// the Key must be set.
+// the Key must be set, and nobody checks that its columns exist and are not null.
 func TableSQL(cfg TableConfig) (string, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
@@ -342,14 +342,26 @@ func TableSQL(cfg TableConfig) (string, error) {
 }
 
 // InstallTable creates the change log, if it does not exist, and the triggers that write the changes of the table to it, in one
-// transaction. It locks the table for a moment. Call it again after you have changed the columns of the key. It needs the right to create
-// triggers on the table, and a schema in the database. Programs that write the table need no rights on the log. If an administrator runs
-// the statements, use [TableSQL].
+// transaction. Its role must own the table, and must be allowed to create a schema in the database. Programs that write the table need no
+// rights on the log. If an administrator runs the statements, use [TableSQL].
 //
-// The triggers fire on INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, and COPY. They miss two kinds of writes:
+// InstallTable locks the table against writes. It waits for the transactions that have written the table, and later writes wait behind it.
 //
-//   - Writes of a session that has disabled triggers, as pg_restore --disable-triggers does. Call [informer.Informer.Reset] afterward.
-//   - Writes directly to a partition, which fire no trigger of the partitioned table. Call InstallTable for the partition.
+// Call it again after you have changed or renamed columns of the key: until then, every write of the table may fail. If a trigger is missing,
+// disabled, or records another key, InstallTable repairs it, and all watches of the table end with [informer.ErrExpired]. So informers list
+// what the log lacks. They list again until the transactions that were open at that time have ended.
+//
+// The triggers fire on INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, COPY, and cascades. They miss these changes:
+//
+//   - Writes while the triggers are disabled, as by pg_restore --disable-triggers. Call InstallTable again.
+//   - Changes that a subscription applies, besides a TRUNCATE and the initial copy.
+//   - Writes that name a partition, or a table that inherits from the table. A watch of the partition sees only those.
+//   - A partition that is attached, detached, or dropped.
+//
+// After the last three, call [informer.Informer.Reset], or use [NewQuery] instead of a Table.
+//
+// The log has the old row as jsonb. If jsonb cannot hold a value of the row, such as the character \u0000 in a json column, the server
+// refuses to update or delete the row.
 func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) error {
 	if pool == nil {
 		panic("postgres: InstallTable called with a nil pool")
