@@ -40,6 +40,7 @@ func eventMatchesItsTransaction(t *testing.T, pool *pgxpool.Pool) {
 		{`SELECT FROM T FOR UPDATE; UPDATE T SET rev = 13`, informer.Modified, 13},
 		{`SELECT FROM T FOR UPDATE`, 0, 0},
 		{`SAVEPOINT s; UPDATE T SET rev = 14; RELEASE s`, informer.Modified, 14},
+		{`UPDATE T SET rev = rev`, informer.Modified, 14},
 	}
 	want := map[informer.Version]change{}
 	var last informer.Version

@@ -25,6 +25,7 @@ func TestWhatLogDoesNotSee(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
 		"writes that name a partition, and its removal": partitionsAreNotSeen,
 		"changes that a subscription applies":           subscriptionIsNotSeen,
+		"a row that jsonb cannot hold, which stays":     rowBeyondJSONBCannotBeWritten,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
@@ -116,4 +117,12 @@ func subscriptionIsNotSeen(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, publisher, `DELETE FROM replicated WHERE name = 'after'`)
 	applied(`true`, 1)
 	assert.Equal(t, []string{"Added {before 2}"}, reported(t, pool, source, from.Version))
+}
+
+func rowBeyondJSONBCannotBeWritten(t *testing.T, pool *pgxpool.Pool) {
+	exec(t, pool, `CREATE TABLE documents (name text PRIMARY KEY, content json)`)
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, postgres.TableConfig{Table: "documents"}))
+	exec(t, pool, `INSERT INTO documents VALUES ('a', '"\u0000"')`)
+	_, err := pool.Exec(t.Context(), `DELETE FROM documents`)
+	require.ErrorContains(t, err, "unsupported Unicode escape sequence")
 }
