@@ -210,7 +210,7 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 			v.SetUint(n)
 		}
 	default:
-		named = false // nobody has added the zero value
+		named = false // the zero value need not be a key
 	}
 	if named && attempt.Text(key) == text {
 		return key, true

@@ -74,11 +74,12 @@ func (c *Controller[K]) leave() {
 func (c *Controller[K]) run(ctx context.Context) error {
 	defer c.follow()() // until the last write of the drain
 	syncers, stop, err := c.startInputs(ctx)
+	if err != nil {
+		return err
+	}
 	stopInputs := sync.OnceFunc(stop)
 	defer stopInputs() // also after a panic of Expectations
-	if err == nil {
-		err = input.WaitForSync(ctx, syncers, c.cfg.SyncTimeout, after(errSyncTimeout, c.cfg.SyncTimeout))
-	}
+	err = input.WaitForSync(ctx, syncers, c.cfg.SyncTimeout, after(errSyncTimeout, c.cfg.SyncTimeout))
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (c *Controller[K]) follow() (stop func()) {
 	return c.mirrors.Follow()
 }
 
-// startInputs starts the inputs, and returns what to wait for. stop ends them; the caller must call it even after an error.
+// startInputs starts the inputs, and returns what to wait for. stop ends them; it is nil after an error.
 func (c *Controller[K]) startInputs(ctx context.Context) (syncers []informer.Syncer, stop func(), err error) {
 	var beside func(context.Context, []informer.Syncer)
 	if c.resyncs != nil {

@@ -33,7 +33,6 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 	unfollow := c.follow()
 	_, stopInputs, err := c.startInputs(ctx)
 	if err != nil {
-		stopInputs()
 		unfollow()
 		c.leaveConnect()
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)

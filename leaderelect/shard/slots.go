@@ -88,16 +88,14 @@ func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, li
 func (s *Slots) Run(ctx context.Context) error {
 	s.mu.Lock()
 	busy := s.running
-	if !busy {
-		s.running, s.number.failing = true, time.Time{}
-	}
+	s.running = true
 	s.mu.Unlock()
 	if busy {
 		return fmt.Errorf("shard: run %q: %w", s.cfg.Lease.Key, leaderelect.ErrRunning)
 	}
 	defer func() {
 		s.mu.Lock()
-		s.running = false
+		s.running, s.number.failing = false, time.Time{} // nothing fails between two runs
 		s.mu.Unlock()
 	}()
 
@@ -193,11 +191,8 @@ func (s *Slots) Members() []leaderelect.Leader {
 //
 // Check is for a liveness probe.
 func (s *Slots) Check(tolerance time.Duration) error {
-	var failing error
 	s.mu.Lock()
-	if s.running {
-		failing = s.number.check(s.timing.Patience(tolerance))
-	}
+	failing := s.number.check(s.timing.Patience(tolerance))
 	s.mu.Unlock()
 	errs := []error{failing}
 	for _, one := range s.slots {

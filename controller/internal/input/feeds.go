@@ -52,15 +52,15 @@ func NewFeeds[K comparable, S Informer](feeds []*Feed[K], others []S) *Feeds[K] 
 func (fs *Feeds[K]) Informers() []Informer { return fs.informers }
 
 // Start starts the feeds, and returns what to wait for before their keys can be reconciled. If beside is not nil, Start calls it in a
-// goroutine; it must return when its context ends. stop ends all of this. The caller must call stop even if Start returns an error, which
-// names the informer that has ended.
+// goroutine; it must return when its context ends. stop ends all of this. If Start panics or returns an error, which names the informer
+// that has ended, it leaves nothing behind, and stop is nil.
 func (fs *Feeds[K]) Start(
 	ctx context.Context, beside func(ctx context.Context, syncers []informer.Syncer),
 ) (syncers []informer.Syncer, stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	made := &attachment{ctx: ctx}
 	started := 0
-	stop = func() {
+	end := func() {
 		fs.attach(nil) // before the handlers are removed, so that a waiter for a handler knows why it has ended
 		cancel()
 		made.users.Wait() // before the feeds, whose mappings they use
@@ -68,10 +68,10 @@ func (fs *Feeds[K]) Start(
 			f.Stop()
 		}
 	}
-	returned := false
+	ok := false
 	defer func() {
-		if !returned { // a handler function has panicked
-			stop()
+		if !ok { // an informer has ended, or a function that makes a handler has panicked
+			end()
 		}
 	}()
 	for _, in := range fs.informers {
@@ -81,8 +81,7 @@ func (fs *Feeds[K]) Start(
 		started++
 		handler, err := f.Start(ctx)
 		if err != nil {
-			returned = true
-			return nil, stop, fmt.Errorf("watch %s: %w", f.Informer().Name(), err)
+			return nil, nil, fmt.Errorf("watch %s: %w", f.Informer().Name(), err)
 		}
 		made.syncers = append(made.syncers, handler)
 		made.handlers = append(made.handlers, handler)
@@ -92,8 +91,8 @@ func (fs *Feeds[K]) Start(
 		// It ends with ctx; stop waits for it.
 		made.users.Go(func() { beside(ctx, made.syncers) })
 	}
-	returned = true
-	return made.syncers, stop, nil
+	ok = true
+	return made.syncers, end, nil
 }
 
 // attach records that the feeds are started, or, if made is nil, that they are not.

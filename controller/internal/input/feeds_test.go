@@ -122,7 +122,7 @@ func TestStopWaitsForReadersOfPresentObjects(t *testing.T) {
 	})
 }
 
-func TestCallerStopsFeedsOfEndedInformer(t *testing.T) {
+func TestStartWithEndedInformerLeavesNothingBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, ended := newWorld(t), newWorld(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,7 +135,8 @@ func TestCallerStopsFeedsOfEndedInformer(t *testing.T) {
 		require.ErrorIs(t, err, informer.ErrEnded)
 		assert.Contains(t, err.Error(), "watch things: ")
 		assert.False(t, fs.Started())
-		stop()
+		assert.Nil(t, stop)
+		assert.Zero(t, w.inf.Stats().Handlers, "the handler that had been added is removed")
 	})
 }
 
