@@ -250,12 +250,7 @@ func TestTableCacheIsCorrectWhileLaggingStandbysArePromoted(t *testing.T) {
 		awaitCache := func() {
 			primary := connect(t, l.primary.Addr())
 			defer primary.Close()
-			var v informer.Version
-			require.NoError(t, pgx.BeginFunc(t.Context(), primary, func(tx pgx.Tx) (err error) {
-				v, err = table.VersionOf(t.Context(), tx)
-				return err
-			}))
-			passes(t, inf, v-1)
+			passes(t, inf, versionNow(t, primary, table)-1)
 		}
 		l.failOverBehind(t, i, acked.await, awaitCache, func(*pgxpool.Pool) {
 			windows = append(windows, window{begin, len(acked.all())})

@@ -102,21 +102,35 @@ func TestQueryCacheMatchesQueryDespiteOverlaps(t *testing.T) {
 	for range writers {
 		require.NoError(t, <-errs)
 	}
-	var v informer.Version
-	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		v, err = q.VersionOf(t.Context(), tx)
-		return err
-	}))
+	v := versionNow(t, pool, q)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, inf.WaitForVersion(ctx, v))
 	assert.Equal(t, sitesNow(t, pool), cached(inf))
 }
 
-// sitesNow returns the rows of the table sites, by name.
-func sitesNow(t *testing.T, pool *pgxpool.Pool) map[string]site {
+// versionNow returns a version that is not before any change that was committed.
+func versionNow(t testing.TB, pool *pgxpool.Pool, source interface {
+	VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error)
+}) (v informer.Version) {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), `SELECT name, rev FROM sites`)
+	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		v, err = source.VersionOf(t.Context(), tx)
+		return err
+	}))
+	return v
+}
+
+// sitesNow returns the rows of the table sites, by name.
+func sitesNow(t testing.TB, pool *pgxpool.Pool) map[string]site {
+	t.Helper()
+	return rowsOf(t, pool, `sites`)
+}
+
+// rowsOf returns the rows of a table, by name.
+func rowsOf(t testing.TB, pool *pgxpool.Pool, table string) map[string]site {
+	t.Helper()
+	rows, err := pool.Query(t.Context(), `SELECT name, rev FROM `+table)
 	require.NoError(t, err)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[site])
 	require.NoError(t, err)

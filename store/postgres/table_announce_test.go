@@ -57,6 +57,14 @@ func begin(t *testing.T, pool *pgxpool.Pool, cfg postgres.TableConfig) writer {
 	return writer{tx, t, cfg}
 }
 
+// beginNumbered begins a transaction that has a number, as after a write.
+func beginNumbered(t *testing.T, pool *pgxpool.Pool, cfg postgres.TableConfig) writer {
+	t.Helper()
+	w := begin(t, pool, cfg)
+	exec(t, w, `SELECT pg_current_xact_id()`)
+	return w
+}
+
 func (w writer) write(row int) {
 	w.t.Helper()
 	exec(w.t, w, fmt.Sprintf(`UPDATE %s SET rev = rev + 1 WHERE name = '%d'`, sqlName(w.cfg), row))
@@ -208,8 +216,7 @@ func inFiveRounds(t *testing.T, pool *pgxpool.Pool, do func(older, younger write
 	seen := revisions(t, pool, cfg)
 	start := time.Now()
 	for round := 1; round <= 5; round++ {
-		older, younger := begin(t, pool, cfg), begin(t, pool, cfg)
-		exec(t, older, `SELECT pg_current_xact_id()`)
+		older, younger := beginNumbered(t, pool, cfg), begin(t, pool, cfg)
 		do(older, younger, func(row int) { await(t, seen, site{fmt.Sprint(row), round}) })
 	}
 	assert.Less(t, time.Since(start), 5*time.Second)

@@ -175,12 +175,7 @@ func listHasStateThatNoEventReports(t *testing.T, pool *pgxpool.Pool) {
 				}
 			}
 			in(pool, c.before)
-			begin := func() writer { // a transaction that has a number
-				w := begin(t, pool, cfg)
-				exec(t, w, `SELECT pg_current_xact_id()`)
-				return w
-			}
-			older, between, younger := begin(), begin(), begin()
+			older, between, younger := beginNumbered(t, pool, cfg), beginNumbered(t, pool, cfg), beginNumbered(t, pool, cfg)
 			in(younger, c.younger)
 			younger.commit()
 			in(older, c.older)

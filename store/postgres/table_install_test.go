@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -87,8 +86,7 @@ func installationOfReplacedTableExpiresWatches(t *testing.T, pool *pgxpool.Pool)
 func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
-	older := begin(t, pool, cfg)
-	exec(t, older, `SELECT pg_current_xact_id()`)
+	older := beginNumbered(t, pool, cfg)
 	exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
 	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME name TO id`)
 	_, err := pool.Exec(t.Context(), `UPDATE `+sqlName(cfg)+` SET rev = 9`)
@@ -102,11 +100,7 @@ func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
 	require.NoError(t, err)
 	inf := follow(t, table)
 	older.commit()
-	var v informer.Version
-	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		v, err = table.VersionOf(t.Context(), tx)
-		return err
-	}))
+	v := versionNow(t, pool, table)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	require.NoError(t, inf.WaitForVersion(ctx, v))

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -34,9 +32,7 @@ func TestEachListAndItsEventsLeadToTable(t *testing.T) {
 		for writes := range 27 {
 			var txs []writer
 			for range order {
-				w := begin(t, pool, cfg)
-				exec(t, w, `SELECT pg_current_xact_id()`)
-				txs = append(txs, w)
+				txs = append(txs, beginNumbered(t, pool, cfg))
 			}
 			round, lists := fmt.Sprintf("order %v:", order), []informer.List[site]{listOf(t, table)}
 			for i, n := range order {
@@ -48,7 +44,7 @@ func TestEachListAndItsEventsLeadToTable(t *testing.T) {
 				txs[n].commit()
 				lists = append(lists, listOf(t, table))
 			}
-			want, last := rowsOf(t, pool, cfg, table)
+			want, last := rowsOf(t, pool, name), versionNow(t, pool, table)
 			for i, l := range lists {
 				got := map[string]site{}
 				for _, s := range l.Items {
@@ -66,25 +62,6 @@ func listOf(t *testing.T, table *postgres.Table[site]) informer.List[site] {
 	l, err := table.List(t.Context())
 	require.NoError(t, err)
 	return l
-}
-
-// rowsOf returns the rows of the table, and a version that is not before any of their changes.
-func rowsOf(t *testing.T, pool *pgxpool.Pool, cfg postgres.TableConfig, table *postgres.Table[site]) (map[string]site, informer.Version) {
-	t.Helper()
-	var v informer.Version
-	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		v, err = table.VersionOf(t.Context(), tx)
-		return err
-	}))
-	rows, err := pool.Query(t.Context(), `SELECT * FROM `+sqlName(cfg))
-	require.NoError(t, err)
-	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[site])
-	require.NoError(t, err)
-	byName := map[string]site{}
-	for _, s := range all {
-		byName[s.Name] = s
-	}
-	return byName, v
 }
 
 // applyEvents applies the events between two versions to rows.

@@ -175,10 +175,7 @@ func agree(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig, inf *info
 		return err
 	}))
 	require.NoError(t, inf.WaitForVersion(ctx, v))
-	rows, err := pool.Query(ctx, `SELECT * FROM `+sqlName(cfg))
-	require.NoError(t, err)
-	want, err := pgx.CollectRows(rows, pgx.RowToStructByName[site])
-	require.NoError(t, err)
+	want := rowsOf(t, pool, sqlName(cfg))
 	assert.Equal(t, len(want), inf.Indexer().Len())
 	for _, s := range want {
 		got, ok := inf.Get(s.Name)

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,11 +33,7 @@ func TestWhatLogDoesNotSee(t *testing.T) {
 // reported returns the events that a watch reports after a version, up to a last transaction.
 func reported(t *testing.T, pool *pgxpool.Pool, table *postgres.Table[site], after informer.Version) (told []string) {
 	t.Helper()
-	var last informer.Version
-	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
-		last, err = table.VersionOf(t.Context(), tx)
-		return err
-	}))
+	last := versionNow(t, pool, table)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for e, err := range table.Watch(ctx, after) {

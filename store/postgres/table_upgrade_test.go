@@ -31,8 +31,7 @@ func TestOlderLogIsMigrated(t *testing.T) {
 		for range 300 {
 			exec(t, pool, `UPDATE upgraded SET rev = rev + 1 WHERE name = '1'`)
 		}
-		older, younger := begin(t, pool, cfg), begin(t, pool, cfg)
-		exec(t, older, `SELECT pg_current_xact_id()`)
+		older, younger := beginNumbered(t, pool, cfg), begin(t, pool, cfg)
 		younger.write(2)
 		younger.commit()
 		older.write(2)

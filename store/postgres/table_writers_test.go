@@ -110,21 +110,8 @@ func TestTableCachesMatchTableDespiteOverlaps(t *testing.T) {
 func replay(t *testing.T, table *postgres.Table[site], upTo informer.Version) map[string]site {
 	t.Helper()
 	rows := map[string]site{}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	from, err := table.Installed(ctx)
+	from, err := table.Installed(t.Context())
 	require.NoError(t, err)
-	for e, err := range table.Watch(ctx, from) {
-		require.NoError(t, err)
-		switch e.Type {
-		case informer.Added, informer.Modified:
-			rows[e.Object.Name] = e.Object
-		case informer.Deleted:
-			delete(rows, e.Object.Name)
-		}
-		if e.Version >= upTo {
-			break
-		}
-	}
+	applyEvents(t, table, rows, from, upTo)
 	return rows
 }
