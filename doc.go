@@ -48,7 +48,9 @@
 //     names each field that is wrong.
 //   - A constructor starts nothing. Run starts the goroutines, blocks, and returns when all of them have ended. An idle queue has no
 //     goroutine at all.
-//   - If the caller's code panics, the panic is captured with its stack and handled as an error.
+//   - If the caller's code panics in a goroutine of the library, the panic is captured with its stack and handled as an error: it ends
+//     neither the program nor a worker. A panic in a call that the caller makes, such as retry.Do, reaches the caller, unless the
+//     documentation says otherwise.
 //
 // Each package numbers its guarantees in its documentation. ARCHITECTURE.md shows how the packages work together. The directory examples has programs to run and to copy.
 package setpoint

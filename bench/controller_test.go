@@ -154,7 +154,7 @@ func runTheirs(in *informer.Informer[string, string], workers, n int, reconciled
 		}),
 	})
 	succeed(err)
-	var handler *informer.Registration
+	var handler informer.Registration
 	succeed(c.Watch(source.TypedFunc[string](func(_ context.Context, q clientgo.TypedRateLimitingInterface[string]) error {
 		var err error
 		handler, err = in.AddHandler(informer.Handler[string, string]{OnAdd: func(key string, _ bool) { q.Add(key) }})

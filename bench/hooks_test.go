@@ -72,8 +72,8 @@ func unobserved(impl implementation) func() (queue, func()) {
 // observed returns a queue with all hooks, and a function that shuts it down and stops the goroutine that reads its Stats.
 func observed(m *metrics) (queue, func()) {
 	q := must(workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
-		Added:      func(string) { m.adds.Inc() },
-		Dispatched: func(_ string, waited time.Duration) { m.latency.Observe(waited.Seconds()) },
+		Added:      func(string, int) { m.adds.Inc() },
+		Dispatched: func(_ string, _ int, waited time.Duration) { m.latency.Observe(waited.Seconds()) },
 		Done:       func(_ string, took time.Duration) { m.work.Observe(took.Seconds()) },
 		Delayed:    func(string, time.Duration) { m.retries.Inc() },
 		Parked:     func(string, int) { m.parked.Inc() },

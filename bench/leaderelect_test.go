@@ -331,7 +331,7 @@ func (c *cell) add(m measure) {
 func (s scenario) require(t *testing.T, c cell, kind int) {
 	if s.refused {
 		require.Equal(t, c.runs, c.refused)
-		require.ErrorContains(t, c.refusal, "must be at least twice RetryPeriod")
+		require.ErrorContains(t, c.refusal, "must be at most half of RenewDeadline")
 		return
 	}
 	require.NoError(t, c.refusal)

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"os"
 	"runtime"
@@ -324,13 +325,99 @@ type sized struct {
 	plan int
 }
 
+// TestScaleOfDividedCaches measures the cache of one of several replicas that share 64 slots, beside that of a replica that holds all objects.
+// The source makes each object anew, as one that decodes does, so an object that is not held is garbage. Its log has a table.
+func TestScaleOfDividedCaches(t *testing.T) {
+	const slots = 64
+	n := 10_000
+	if fullScale() {
+		n = 100_000
+	}
+	of := must(shard.New(shard.Config{
+		Lease: leaderelect.Config{Store: memlease.New(), Key: "x", Identity: "x"}, Slots: slots,
+		OnAcquired: func(context.Context, int) error { return nil },
+	}))
+	t.Log("| replicas | objects in each | heap of its cache | of that of all | its slots at once | one more slot |")
+	var whole int
+	for _, replicas := range []int{1, 4, 16} {
+		before := heap()
+		var src informer.ListWatcher[*record] = recordsSource(n)
+		if replicas > 1 {
+			src = informer.Divide(src, (*record).Key)
+		}
+		in := must(informer.New(src, (*record).Key, informer.Config{}))
+		in.Share(of.Slot, of.HashRange)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { assert.NoError(t, in.Run(ctx)) }) // ends with ctx; waited for below
+		require.NoError(t, informer.WaitForSync(ctx, in))
+		hold := func(from, to int) time.Duration {
+			began := time.Now()
+			var all sync.WaitGroup
+			for slot := from; slot < to; slot++ {
+				all.Go(func() { assert.NoError(t, in.Hold(ctx, slot)) }) // ends when the slot is held; waited for
+			}
+			all.Wait()
+			return time.Since(began)
+		}
+		first := hold(0, slots/replicas)
+		bytes := heap() - before
+		if replicas == 1 {
+			whole = bytes
+		}
+		objects := in.Indexer().Len()
+		next := hold(slots/replicas, min(slots, slots/replicas+1))
+		t.Logf("| %d | %d | %.1f MB | %.1f%% | %v | %v |", replicas, objects, float64(bytes)/1e6, 100*float64(bytes)/float64(whole),
+			first.Round(time.Millisecond), next.Round(time.Millisecond))
+		assert.Less(t, float64(bytes), (1/float64(replicas)+0.1)*float64(whole))
+		cancel()
+		running.Wait()
+	}
+}
+
+// record is an object of half a kilobyte.
+type record struct {
+	key  string
+	data [500]byte
+}
+
+func (r *record) Key() string { return r.key }
+
+// recordsSource is a source of this number of records, which never change.
+type recordsSource int
+
+func (s recordsSource) List(ctx context.Context) (informer.List[*record], error) {
+	return informer.Collect(s.ListPages(ctx))
+}
+
+func (s recordsSource) ListPages(context.Context) iter.Seq2[informer.List[*record], error] {
+	return func(yield func(informer.List[*record], error) bool) {
+		for from := 0; from < int(s); from += 1000 {
+			page := informer.List[*record]{Version: 1}
+			for i := from; i < min(int(s), from+1000); i++ {
+				page.Items = append(page.Items, &record{key: "record-" + strconv.Itoa(i), data: [500]byte{byte(i)}})
+			}
+			if !yield(page, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (s recordsSource) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[*record], error] {
+	return func(yield func(informer.Event[*record], error) bool) {
+		<-ctx.Done()
+		yield(informer.Event[*record]{}, context.Cause(ctx))
+	}
+}
+
 // TestScaleOfWatchers opens many watches of one store in memory, each with its own informer, and writes. Its log has a table.
 func TestScaleOfWatchers(t *testing.T) {
 	watchers, objects, writes := 20, 100, 50
 	if fullScale() {
 		watchers, objects, writes = 1000, 1000, 1000
 	}
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	things := must(store.Open[sizedValue](db, "things", store.Config[sizedValue]{}))
 	ctx, cancel := context.WithCancel(t.Context())
 	var last informer.Version

@@ -202,7 +202,7 @@ func BenchmarkStoreCatchUp(b *testing.B) {
 }
 
 func openStore[T any](b *testing.B, history int) store.Store[T] {
-	s, err := store.Open[T](must(store.NewMemory(store.MemoryConfig{History: history})), "site", store.Config[T]{})
+	s, err := store.Open[T](store.NewMemory(store.MemoryConfig{History: history}), "site", store.Config[T]{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,101 +1,60 @@
 package bench_test
 
 import (
-	"crypto/rand"
+	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"testing"
-	"time"
-
-	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/store"
 )
 
-// handMade is the minimum cost of a store in memory that shares no memory with its callers: a lock, a map, a ring of the last changes, and
-// hand-written copies for the one type. It has no checks and no watches.
-type handMade struct {
-	mu      sync.RWMutex
-	version informer.Version
-	objects map[string]*store.Object[site]
-	ring    [4096]*store.Object[site]
-}
-
-func (h *handMade) create(o store.Object[site]) store.Object[site] {
-	next := &store.Object[site]{Key: o.Key, Value: cloneSite(o.Value), UID: rand.Text(), Generation: 1, Created: time.Now().UTC().Round(0)}
-	h.put(next)
-	o = *next
-	o.Value = cloneSite(o.Value)
-	return o
-}
-
-// update shares equal parts with the previous version, if it may, and copies everything otherwise.
-func (h *handMade) update(o store.Object[site], share bool) store.Object[site] {
-	h.mu.RLock()
-	old := h.objects[o.Key]
-	h.mu.RUnlock()
-	next := new(store.Object[site])
-	*next = *old
-	next.Generation++
-	if share && slices.Equal(o.Value.Ports, old.Value.Ports) && slices.Equal(o.Value.Args, old.Value.Args) && maps.Equal(o.Value.Env, old.Value.Env) {
-		next.Value.Image, next.Value.Replicas = o.Value.Image, o.Value.Replicas
-	} else {
-		next.Value = cloneSite(o.Value)
-	}
-	h.put(next)
-	o = *next
-	o.Value = cloneSite(o.Value)
-	return o
-}
-
-func (h *handMade) put(o *store.Object[site]) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.version++
-	o.Version = h.version
-	h.objects[o.Key] = o
-	h.ring[h.version%4096] = o
-}
-
-func cloneSite(s site) site {
-	s.Ports, s.Args, s.Env = slices.Clone(s.Ports), slices.Clone(s.Args), maps.Clone(s.Env)
-	return s
-}
-
-// BenchmarkStoreFloor is BenchmarkStoreCreate and BenchmarkStoreUpdate of the hand-made store.
+// BenchmarkStoreFloor measures what encoding/json alone takes for the values of a create, an update, and a list: a create encodes a value,
+// and decodes it for the caller; an update first decodes the stored value; a list decodes each value.
 func BenchmarkStoreFloor(b *testing.B) {
-	keys := makeKeys(stored)
-	b.Run(fmt.Sprintf("size=%d/impl=create", stored), func(b *testing.B) {
-		b.ReportAllocs()
-		values := make([]site, stored)
-		for i := range values {
-			values[i] = newSite(i)
-		}
-		for b.Loop() {
-			h := &handMade{objects: make(map[string]*store.Object[site])}
-			for i, key := range keys {
-				h.create(store.Object[site]{Key: key, Value: values[i]})
-			}
-		}
-		perUnit(b, b.N*stored, "ns/write")
+	b.Run(fmt.Sprintf("size=%d/impl=site", stored), func(b *testing.B) {
+		jsonAlone(b, newSite, func(s *site, n int) { s.Replicas = n })
 	})
-	for i, name := range []string{"update-copying", "update-sharing"} {
-		b.Run(fmt.Sprintf("size=%d/impl=%s", stored, name), func(b *testing.B) {
-			b.ReportAllocs()
-			h := &handMade{objects: make(map[string]*store.Object[site])}
-			objects := make([]store.Object[site], stored)
-			for at, key := range keys {
-				objects[at] = h.create(store.Object[site]{Key: key, Value: newSite(at)})
-			}
-			n := 0
-			for b.Loop() {
-				n++
-				o := &objects[n%stored]
-				o.Value.Replicas = -n
-				*o = h.update(*o, i == 1)
-			}
-			perUnit(b, b.N, "ns/write")
-		})
+	b.Run(fmt.Sprintf("size=%d/impl=port", stored), func(b *testing.B) {
+		jsonAlone(b, newPort, func(p *port, n int) { p.Number = n })
+	})
+}
+
+func jsonAlone[T any](b *testing.B, value func(int) T, change func(*T, int)) {
+	decode := func(b *testing.B, encoded []byte) (v T) {
+		if err := json.Unmarshal(encoded, &v); err != nil {
+			b.Fatal(err)
+		}
+		return v
 	}
+	encode := func(b *testing.B, v T) []byte {
+		encoded, err := json.Marshal(v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		return encoded
+	}
+	b.Run("create", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			decode(b, encode(b, value(n)))
+		}
+	})
+	all := make([][]byte, stored)
+	for n := range all {
+		all[n] = encode(b, value(n))
+	}
+	b.Run("update", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			at := n % stored
+			v := decode(b, all[at])
+			change(&v, -n)
+			all[at] = encode(b, v)
+			decode(b, all[at])
+		}
+	})
+	b.Run("list", func(b *testing.B) {
+		b.ReportAllocs()
+		for n := 0; b.Loop(); n++ {
+			decode(b, all[n%stored])
+		}
+	})
 }

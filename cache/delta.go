@@ -11,7 +11,7 @@ type DeltaType uint8
 const (
 	Added    DeltaType = iota + 1 // the source says that the object is new
 	Updated                       // the source says that the object has changed
-	Deleted                       // the object is gone; Delta.Object is its last known state
+	Deleted                       // the object was deleted; Delta.Object is its last known state
 	Replaced                      // the object is in a list; it may be new, changed, unchanged, or a new object with an old key
 	Sync                          // nothing has happened: a known object is reported again
 )
@@ -43,13 +43,13 @@ type Delta[T any] struct {
 
 // Deltas is the changes of a key since it was last taken, merged: one delta, or a Deleted and then another delta. The consumer may keep it.
 type Deltas[T any] struct {
-	gone, last Delta[T] // the type of an absent delta is 0
+	deleted, last Delta[T] // the type of an absent delta is 0
 }
 
 // All iterates over the deltas, in order.
 func (d Deltas[T]) All() iter.Seq[Delta[T]] {
 	return func(yield func(Delta[T]) bool) {
-		if d.gone.Type != 0 && !yield(d.gone) {
+		if d.deleted.Type != 0 && !yield(d.deleted) {
 			return
 		}
 		if d.last.Type != 0 {
@@ -63,18 +63,18 @@ func (d Deltas[T]) Newest() Delta[T] {
 	if d.last.Type != 0 {
 		return d.last
 	}
-	return d.gone
+	return d.deleted
 }
 
 // item is the merged changes of one waiting key: {X}, {Deleted} or {Deleted, X}, where X is a delta of another type.
 type item[T any] struct {
-	gone, obj T         // the objects of Deleted and X
-	what      DeltaType // the type of X, 0 if there is none
-	deleted   bool      // there is a Deleted
-	unknown   bool      // it is a tombstone
-	bare      bool      // the tombstone or the Sync has no object yet: the consumer takes it from the known objects along with the item
-	initial   bool      // the item belongs to the first list
-	floor     uint64    // every change up to this version came before the oldest one of this item
+	deletedObj, obj T         // the objects of Deleted and X
+	what            DeltaType // the type of X, 0 if there is none
+	deleted         bool      // there is a Deleted
+	unknown         bool      // it is a tombstone
+	bare            bool      // the tombstone or the Sync has no object yet: the consumer takes it from the known objects along with the item
+	initial         bool      // the item belongs to the first list
+	floor           uint64    // every change up to this version came before the oldest one of this item
 }
 
 // add merges d into the item. A consumer that applies the result reaches the same state:
@@ -99,9 +99,9 @@ func (it *item[T]) add(d Delta[T]) {
 		return
 	case it.deleted && (had || bare):
 	case had && bare:
-		it.gone, it.unknown = it.obj, true
+		it.deletedObj, it.unknown = it.obj, true
 	default:
-		it.gone, it.unknown, it.bare = d.Object, bare, bare
+		it.deletedObj, it.unknown, it.bare = d.Object, bare, bare
 	}
 	it.deleted, it.obj, it.what = true, none, 0
 }
@@ -109,7 +109,7 @@ func (it *item[T]) add(d Delta[T]) {
 func (it *item[T]) deltas() Deltas[T] {
 	d := Deltas[T]{last: Delta[T]{Type: it.what, Object: it.obj}}
 	if it.deleted {
-		d.gone = Delta[T]{Type: Deleted, FinalStateUnknown: it.unknown, Object: it.gone}
+		d.deleted = Delta[T]{Type: Deleted, FinalStateUnknown: it.unknown, Object: it.deletedObj}
 	}
 	return d
 }

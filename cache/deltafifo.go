@@ -108,7 +108,7 @@ func (f *DeltaFIFO[K, T]) Add(obj T, v uint64) error { return f.change(Added, ob
 // Update reports a changed object. Otherwise it is like Add.
 func (f *DeltaFIFO[K, T]) Update(obj T, v uint64) error { return f.change(Updated, obj, v) }
 
-// Delete reports that an object is gone; obj is its last state. Otherwise it is like Add. If the key is not among the KnownObjects when its
+// Delete reports that an object was deleted; obj is its last state. Otherwise it is like Add. If the key is not among the KnownObjects when its
 // turn comes, the deletion is dropped.
 func (f *DeltaFIFO[K, T]) Delete(obj T, v uint64) error { return f.change(Deleted, obj, v) }
 

@@ -79,11 +79,11 @@ func (f *DeltaFIFO[K, T]) take() (ok bool, err error) {
 
 // handle calls process for the current item, if there is something to report. It reads the item without the lock, because other goroutines
 // change only its floor.
-func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (told bool, err error) {
+func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (reported bool, err error) {
 	done := false // stays false if user code panics
 	defer func() { f.finish(done) }()
-	deltas, tell := f.resolve(f.current.Key, &f.current.Value)
-	if !tell {
+	deltas, report := f.resolve(f.current.Key, &f.current.Value)
+	if !report {
 		done = true
 		return false, nil
 	}
@@ -95,7 +95,7 @@ func (f *DeltaFIFO[K, T]) handle(process func(K, Deltas[T], bool) error) (told b
 // resolve returns the deltas of an item that was taken, and whether there is something to report. Only the consumer writes to known, and it
 // is running this function, so known shows what the consumer has seen. The deletion of a key that is not in known is dropped. A Sync or a
 // tombstone without an object gets its object from known.
-func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], tell bool) {
+func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], report bool) {
 	if !it.bare && (!it.deleted || f.known == nil) {
 		return it.deltas(), true
 	}
@@ -112,7 +112,7 @@ func (f *DeltaFIFO[K, T]) resolve(key K, it *item[T]) (deltas Deltas[T], tell bo
 	case it.what == Sync:
 		it.obj = obj
 	case it.bare:
-		it.gone = obj
+		it.deletedObj = obj
 	}
 	return it.deltas(), true
 }

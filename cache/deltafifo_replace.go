@@ -39,8 +39,8 @@ func (f *DeltaFIFO[K, T]) Replace(list []T, v uint64) error {
 // the places of the items are 0, 1, and so on.
 type listing[K comparable, T any] struct {
 	hashtable.Ordered[K, item[T]]
-	equal []bool      // whether the cache is known to have the item, by place
-	gone  []hashed[K] // keys that are not in the list
+	equal   []bool      // whether the cache is known to have the item, by place
+	missing []hashed[K] // keys that are not in the list
 }
 
 // newListing runs the user functions on the objects.
@@ -68,7 +68,7 @@ func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
 		if at >= l.Len() || l.At(at).Key != key {
 			hash := f.hash(key)
 			if at = l.Search(key, hash); at < 0 {
-				l.gone = append(l.gone, hashed[K]{key, hash})
+				l.missing = append(l.missing, hashed[K]{key, hash})
 				continue
 			}
 		}
@@ -77,12 +77,12 @@ func (f *DeltaFIFO[K, T]) compare(l *listing[K, T]) {
 	}
 }
 
-// doubt records a change to key: its known state does not count, and if it is not listed, it is gone.
+// doubt records a change to key: its known state does not count, and if it is not listed, it was deleted.
 func (l *listing[K, T]) doubt(key K, hash uint32) {
 	if at := l.Search(key, hash); at >= 0 {
 		l.equal[at] = false
 	} else {
-		l.gone = append(l.gone, hashed[K]{key, hash})
+		l.missing = append(l.missing, hashed[K]{key, hash})
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *DeltaFIFO[K, T]) replaceLocked(l *listing[K, T]) {
 			}
 		}
 	}
-	for _, k := range l.gone { // some are already waiting, or appear twice: a second tombstone changes only the floors
+	for _, k := range l.missing { // some are already waiting, or appear twice: a second tombstone changes only the floors
 		note(f.enqueueLocked(k.key, k.hash, tombstone, f.below))
 	}
 }

@@ -42,7 +42,7 @@
 //     while it waits keeps its place. A key that changes while it is processed waits again.
 //  6. A DeltaFIFO merges the changes of one key to at most two deltas. A consumer that applies them reaches the same state. A
 //     deletion is never merged with the creation that follows it.
-//  7. With KnownObjects in [DeltaFIFOConfig], a DeltaFIFO reports the deletion of every key that is gone, even if the source's watch missed
+//  7. With KnownObjects in [DeltaFIFOConfig], a DeltaFIFO reports the deletion of every key, even if the source's watch missed
 //     it: [DeltaFIFO.Replace] compares the list with the known keys, the waiting keys, and the key being processed. It does not report the
 //     deletion of a key that the consumer does not know, such as that of an object created and deleted before the consumer saw it. With
 //     Equal, it does not report listed objects that are equal to the known ones, unless something else happened to their keys.

@@ -2,13 +2,14 @@ package cache
 
 import (
 	"fmt"
+	"hash/maphash"
+	"reflect"
 	"slices"
 
-	"github.com/setpoint-go/setpoint/cache/internal/postings"
 	"github.com/setpoint-go/setpoint/internal/hashtable"
 )
 
-// CheckInvariants compares everything that an Indexer and its indexes know twice. Index functions must be pure.
+// CheckInvariants compares everything that an Indexer and its indexes store twice. Index functions must be pure.
 func CheckInvariants[K comparable, T any](x *Indexer[K, T]) error {
 	x.writer.Lock()
 	defer x.writer.Unlock()
@@ -48,7 +49,7 @@ func (a *table[K, V]) check() error {
 		it := a.at(uint32(used))
 		found, n := a.find(it.key, it.hash)
 		switch _, ok := it.load(); {
-		case ok != !it.gone.Load() || it.hash != a.hash(it.key):
+		case ok != !it.deleted.Load() || it.hash != a.hash(it.key):
 			return fmt.Errorf("%v is and is not there", it.key)
 		case ok && (found != it || int(n) != used):
 			return fmt.Errorf("%v has number %d, found %d", it.key, used, n)
@@ -78,7 +79,7 @@ func (ix *Index[I, K, T]) check() error {
 		if ok {
 			values = ix.values(obj)
 		}
-		ps := slices.Clone(ix.postings.Of(n))
+		ps := slices.Clone(ix.postings.of(n))
 		for i, value := range values {
 			if slices.Contains(values[:i], value) {
 				continue
@@ -88,9 +89,9 @@ func (ix *Index[I, K, T]) check() error {
 			if !ok {
 				return fmt.Errorf("there is no bucket %v", value)
 			}
-			j := slices.IndexFunc(ps, func(p postings.Posting) bool { return p.Bucket == b.id+1 })
-			if j < 0 || b.members[ps[j].Place] != n+1 {
-				return fmt.Errorf("%v is not in bucket %v, or its postings do not know", it.key, value)
+			j := slices.IndexFunc(ps, func(p posting) bool { return p.bucket == b.id+1 })
+			if j < 0 || b.members[ps[j].place] != n+1 {
+				return fmt.Errorf("%v is not in bucket %v, or its postings lack it", it.key, value)
 			}
 			ps = slices.Delete(ps, j, j+1)
 		}
@@ -98,7 +99,7 @@ func (ix *Index[I, K, T]) check() error {
 			return fmt.Errorf("%v is in %d buckets too many", it.key, len(ps))
 		}
 	}
-	if err := ix.postings.Check(); err != nil {
+	if err := ix.postings.check(); err != nil {
 		return err
 	}
 	ids := slices.Clone(ix.free)
@@ -135,7 +136,7 @@ func (ix *Index[I, K, T]) check() error {
 	if len(ids) != len(ix.byID) || int(buckets.live.Load()) != len(members) {
 		return fmt.Errorf("%d ids of %d, %d buckets for %d values", len(ids), len(ix.byID), buckets.live.Load(), len(members))
 	}
-	if p := ix.planned; p.begun || p.changes || len(p.want)+len(p.fresh)+len(p.gone) > 0 || p.content != nil {
+	if p := ix.planned; p.begun || p.changes || len(p.want)+len(p.added)+len(p.leave) > 0 || p.content != nil {
 		return fmt.Errorf("a plan is left")
 	}
 	return nil
@@ -150,7 +151,7 @@ func (ix *Index[I, K, T]) Room(value I) (values, objects, members int) {
 	if b, ok := buckets.get(value, buckets.hash(value)); ok {
 		members = cap(b.members)
 	}
-	return hashtable.CapacityOf(len(buckets.slots)), ix.postings.Room(), members
+	return hashtable.CapacityOf(len(buckets.slots)), ix.postings.room(), members
 }
 
 // Room returns for how many keys the queue has room.
@@ -164,3 +165,142 @@ func LockForEver[K comparable, T any](x *Indexer[K, T]) {
 
 // LockReadersOfIndexes takes the lock of the readers of indexes, forever.
 func LockReadersOfIndexes[K comparable, T any](x *Indexer[K, T]) { x.mu.RLock() }
+
+// room returns the number of objects that p has room for.
+func (p *postings) room() int { return chunkSize * len(p.one) }
+
+// check returns an error if an invariant does not hold.
+func (p *postings) check() error {
+	marked := 0
+	for at, c := range p.one {
+		for i := range c {
+			if c == nil || c[i].bucket != several {
+				continue
+			}
+			marked++
+			if n := uint32(at*chunkSize + i); p.more.Get(n) == nil || len(p.more.Get(n).Value) < 2 {
+				return fmt.Errorf("object %d does not have several postings", n)
+			}
+		}
+	}
+	if marked != p.more.Len() {
+		return fmt.Errorf("%d objects have several postings, and %d are marked", p.more.Len(), marked)
+	}
+	return p.more.Check()
+}
+
+// Postings are the postings of objects.
+type Postings struct{ p postings }
+
+// Posting is a bucket and a place.
+type Posting [2]uint32
+
+// NewPostings returns postings with room for a number of objects.
+func NewPostings(seed maphash.Seed, objects int) *Postings {
+	return &Postings{newPostings(seed, objects)}
+}
+
+// Set stores the postings of an object, and then clears those that it has passed on.
+func (p *Postings) Set(n uint32, ps []Posting) {
+	var set []posting
+	for _, q := range ps {
+		set = append(set, posting{q[0], q[1]})
+	}
+	p.p.set(n, set)
+	clear(set)
+}
+
+// Of returns the postings of an object.
+func (p *Postings) Of(n uint32) (ps []Posting) {
+	for _, q := range p.p.of(n) {
+		ps = append(ps, Posting{q.bucket, q.place})
+	}
+	return ps
+}
+
+// Only returns the bucket of an object that has one.
+func (p *Postings) Only(n uint32) uint32 { return p.p.only(n) }
+
+// In returns the posting of an object in a bucket.
+func (p *Postings) In(n, bucket uint32) (in Posting, ok bool) {
+	if q := p.p.in(n, bucket); q != nil {
+		return Posting{q.bucket, q.place}, true
+	}
+	return in, false
+}
+
+// Move changes the place of a posting.
+func (p *Postings) Move(n, bucket, place uint32) { p.p.in(n, bucket).place = place }
+
+// Check returns an error if an invariant does not hold.
+func (p *Postings) Check() error { return p.p.check() }
+
+// CheckInvariants compares everything that the queue stores twice.
+func (f *DeltaFIFO[K, T]) CheckInvariants() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	initial := 0
+	for e := range f.waiting.All() {
+		if e.Value.initial {
+			initial++
+		}
+		if err := e.Value.check(); err != nil {
+			return fmt.Errorf("%v: %w", e.Key, err)
+		}
+	}
+	if f.current.Value.initial {
+		initial++
+	}
+	if !f.current.Present && !reflect.ValueOf(f.current).IsZero() {
+		return fmt.Errorf("%v is kept, but not processed", f.current.Key)
+	}
+	if err := checkFloors(&f.waiting, f.seen, func(it item[T]) uint64 { return it.floor }); err != nil {
+		return fmt.Errorf("waiting: %w", err)
+	}
+	if err := checkFloors(&f.failed, f.seen, func(floor uint64) uint64 { return floor }); err != nil {
+		return fmt.Errorf("failed: %w", err)
+	}
+	if f.waiting.Len() > 0 && f.failed.Len() > 0 && f.failed.Last().Value > f.waiting.First().Value.floor {
+		return fmt.Errorf("failed at %d, but %d waits", f.failed.Last().Value, f.waiting.First().Value.floor)
+	}
+	switch {
+	case initial != f.initial:
+		return fmt.Errorf("%d items of the first list, counted as %d", initial, f.initial)
+	case f.started && initial == 0 && !f.HasSynced():
+		return fmt.Errorf("nothing is left to wait for, but it is not in sync")
+	case f.seen < f.below:
+		return fmt.Errorf("seen %d is below %d", f.seen, f.below)
+	case f.replacing == 0 && f.popped != nil:
+		return fmt.Errorf("%v are kept for nobody", f.popped)
+	}
+	return nil
+}
+
+func (it *item[T]) check() error {
+	switch {
+	case !it.deleted && it.what == 0:
+		return fmt.Errorf("nothing is reported")
+	case it.what == Deleted || it.what == Sync && it.deleted:
+		return fmt.Errorf("%v after a deletion: %v", it.what, it.deleted)
+	case it.unknown && !it.deleted || it.bare && !it.unknown && it.what != Sync || it.what == Sync && !it.bare:
+		return fmt.Errorf("%v, deleted: %v, unknown: %v, without an object: %v", it.what, it.deleted, it.unknown, it.bare)
+	case !reflect.ValueOf(it.deletedObj).IsZero() && (!it.deleted || it.bare) || !reflect.ValueOf(it.obj).IsZero() && (it.what == 0 || it.what == Sync):
+		return fmt.Errorf("%v and %v are kept, but not reported", it.deletedObj, it.obj)
+	}
+	return nil
+}
+
+func checkFloors[K comparable, V any](l *hashtable.Ordered[K, V], seen uint64, floor func(V) uint64) error {
+	before := uint64(0)
+	for e := range l.All() {
+		switch at := floor(e.Value); {
+		case at > seen:
+			return fmt.Errorf("%v is from %d, after %d", e.Key, at, seen)
+		case at < before:
+			return fmt.Errorf("floors fall from %d to %d", before, at)
+		default:
+			before = at
+		}
+	}
+	return l.Check()
+}

@@ -4,8 +4,6 @@ import (
 	"iter"
 	"slices"
 	"sync/atomic"
-
-	"github.com/setpoint-go/setpoint/cache/internal/postings"
 )
 
 // batchSize is the number of members that an iterator over an index reads each time it holds the read lock.
@@ -27,7 +25,7 @@ type Index[I, K comparable, T any] struct {
 	//  1. No bucket is empty. No two buckets have the same id; unused ids are in free.
 	//  2. The members of a bucket are the objects with a posting in it, each at its place.
 	buckets  atomic.Pointer[table[I, *bucket]] // by value
-	postings postings.Table
+	postings postings
 	byID     []uint32 // the numbers of buckets, by id; this and the following are for the holder of x.writer
 	free     []uint32
 	layouts  uint64 // the last layout number that was given
@@ -149,7 +147,7 @@ func (ix *Index[I, K, T]) read(r *reading[K, T], value I) (more bool) {
 			continue
 		}
 		was := r.objects.at(m - 1)
-		if it, number := objects.find(was.key, was.hash); it != nil && ix.postings.In(number, b.id+1) != nil {
+		if it, number := objects.find(was.key, was.hash); it != nil && ix.postings.in(number, b.id+1) != nil {
 			r.batch[r.n].it, r.batch[r.n].obj = it, it.box.Load().(held[T]).v
 			r.n++
 		}

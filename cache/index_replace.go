@@ -3,18 +3,16 @@ package cache
 import (
 	"cmp"
 	"slices"
-
-	"github.com/setpoint-go/setpoint/cache/internal/postings"
 )
 
 // content is a new index of all objects, built beside the current one.
 type content[I comparable] struct {
 	buckets  *table[I, *bucket]
-	postings postings.Table
+	postings postings
 	byID     []uint32
 }
 
-func (ix *Index[I, K, T]) newContent(values int, memberships postings.Table) *content[I] {
+func (ix *Index[I, K, T]) newContent(values int, memberships postings) *content[I] {
 	c := &content[I]{
 		buckets:  newTable[I, *bucket](ix.x.seed, values),
 		postings: memberships,
@@ -30,7 +28,7 @@ func (ix *Index[I, K, T]) push(c *content[I], value I, hash uint32, members []ui
 	b := &bucket{id: uint32(len(c.byID)), live: uint32(len(members)), members: members, layout: ix.layouts}
 	c.byID = append(c.byID, c.buckets.push(value, hash, held[*bucket]{b}))
 	for place, m := range members {
-		c.postings.In(m-1, b.id+1).Place = uint32(place)
+		c.postings.in(m-1, b.id+1).place = uint32(place)
 	}
 }
 
@@ -42,11 +40,11 @@ func (ix *Index[I, K, T]) applyReplaceLocked() {
 	ix.dropPlan()
 }
 
-// planMove plans the renumbering of objects. For each old number, to has the new one plus one, or 0 if the object is gone.
+// planMove plans the renumbering of objects. For each old number, to has the new one plus one, or 0 if the object was deleted.
 func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.beginPlan()
 	buckets := ix.buckets.Load()
-	c := ix.newContent(int(buckets.live.Load()), postings.New(ix.x.seed, len(to)))
+	c := ix.newContent(int(buckets.live.Load()), newPostings(ix.x.seed, len(to)))
 	ids := make([]uint32, len(ix.byID)) // the new ones, by old id
 	next := uint32(0)
 	for n := range buckets.used.Load() {
@@ -55,16 +53,16 @@ func (ix *Index[I, K, T]) planMove(to []uint32) {
 			next++
 		}
 	}
-	var ps []postings.Posting
+	var ps []posting
 	for n, m := range to {
 		if m == 0 {
 			continue
 		}
 		ps = ps[:0]
-		for _, p := range ix.postings.Of(uint32(n)) {
-			ps = append(ps, postings.Posting{Bucket: ids[p.Bucket-1] + 1})
+		for _, p := range ix.postings.of(uint32(n)) {
+			ps = append(ps, posting{bucket: ids[p.bucket-1] + 1})
 		}
-		c.postings.Set(m-1, ps)
+		c.postings.set(m-1, ps)
 	}
 	for n := range buckets.used.Load() {
 		it := buckets.at(n)
@@ -83,9 +81,9 @@ func (ix *Index[I, K, T]) planMove(to []uint32) {
 	ix.planned.content = c
 }
 
-// pile is a bucket under construction. Ranks give the order: the rank of an old value or member is its old place, and all old ones come
+// newBucket is a bucket under construction. Ranks give the order: the rank of an old value or member is its old place, and all old ones come
 // before the new.
-type pile[I comparable] struct {
+type newBucket[I comparable] struct {
 	value   I
 	hash    uint32
 	rank    uint64
@@ -105,61 +103,61 @@ const newRank uint64 = 1 << 32
 func (ix *Index[I, K, T]) planReplace(objects *table[K, T], before []uint32) {
 	ix.beginPlan()
 	buckets := ix.buckets.Load()
-	var piles []pile[I]
+	var added []newBucket[I]
 	byValue := make(map[I]uint32)
-	memberships := postings.New(ix.x.seed, int(objects.used.Load()))
-	var ps []postings.Posting
+	memberships := newPostings(ix.x.seed, int(objects.used.Load()))
+	var ps []posting
 	for n := range objects.used.Load() {
 		obj, ok := objects.at(n).load()
 		if !ok {
 			continue
 		}
 		ps = ps[:0]
-		var had []postings.Posting
+		var old []posting
 		if before != nil && before[n] != 0 {
-			had = ix.postings.Of(before[n] - 1)
+			old = ix.postings.of(before[n] - 1)
 		}
 		for value := range distinct(ix.values(obj)) {
 			i, ok := byValue[value]
 			if !ok {
-				i = uint32(len(piles))
+				i = uint32(len(added))
 				byValue[value] = i
 				hash := buckets.hash(value)
-				rank := newRank + uint64(len(piles))
+				rank := newRank + uint64(len(added))
 				if it, n := buckets.find(value, hash); it != nil {
 					rank = uint64(n)
 				}
-				piles = append(piles, pile[I]{value: value, hash: hash, rank: rank})
+				added = append(added, newBucket[I]{value: value, hash: hash, rank: rank})
 			}
 			rank := newRank + uint64(n)
-			for _, h := range had {
-				if buckets.at(ix.byID[h.Bucket-1]).key == value {
-					rank = uint64(h.Place)
+			for _, o := range old {
+				if buckets.at(ix.byID[o.bucket-1]).key == value {
+					rank = uint64(o.place)
 				}
 			}
-			piles[i].members = append(piles[i].members, ranked{rank, n + 1})
-			ps = append(ps, postings.Posting{Bucket: i + 1})
+			added[i].members = append(added[i].members, ranked{rank, n + 1})
+			ps = append(ps, posting{bucket: i + 1})
 		}
-		memberships.Set(n, ps)
+		memberships.set(n, ps)
 	}
 
-	order := make([]uint32, len(piles)) // of piles
+	order := make([]uint32, len(added)) // of added
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(piles[a].rank, piles[b].rank) })
-	ids := make([]uint32, len(piles))
+	slices.SortFunc(order, func(a, b uint32) int { return cmp.Compare(added[a].rank, added[b].rank) })
+	ids := make([]uint32, len(added))
 	for id, i := range order {
 		ids[i] = uint32(id)
 	}
 	for n := range objects.used.Load() {
-		for i, ps := 0, memberships.Of(n); i < len(ps); i++ {
-			ps[i].Bucket = ids[ps[i].Bucket-1] + 1
+		for i, ps := 0, memberships.of(n); i < len(ps); i++ {
+			ps[i].bucket = ids[ps[i].bucket-1] + 1
 		}
 	}
-	c := ix.newContent(len(piles), memberships)
+	c := ix.newContent(len(added), memberships)
 	for _, i := range order {
-		p := &piles[i]
+		p := &added[i]
 		slices.SortFunc(p.members, func(a, b ranked) int { return cmp.Compare(a.rank, b.rank) })
 		members := make([]uint32, len(p.members))
 		for j, m := range p.members {

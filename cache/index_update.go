@@ -3,30 +3,28 @@ package cache
 import (
 	"iter"
 	"slices"
-
-	"github.com/setpoint-go/setpoint/cache/internal/postings"
 )
 
 // plan is the change that the current write makes in an index, for one object or for all. If an index function panics, the plan stays until
 // the next write drops it.
 type plan[I comparable] struct {
-	begun   bool               // false if the plan is empty
-	changes bool               // for one object
-	want    []postings.Posting // the new postings of the object; if the bucket is 0, the posting does not exist yet
-	fresh   []newcomer[I]      // the values of those
-	gone    []uint32           // buckets to leave, as in a posting
-	content *content[I]        // the new content of the index, if the plan is for all objects
+	begun   bool          // false if the plan is empty
+	changes bool          // for one object
+	want    []posting     // the new postings of the object; if the bucket is 0, the posting does not exist yet
+	added   []newValue[I] // the values of those
+	leave   []uint32      // buckets to leave, as in a posting
+	content *content[I]   // the new content of the index, if the plan is for all objects
 }
 
-type newcomer[I comparable] struct {
+type newValue[I comparable] struct {
 	value I
 	hash  uint32
 }
 
 func (ix *Index[I, K, T]) dropPlan() {
 	if p := &ix.planned; p.begun {
-		clear(p.fresh)
-		*p = plan[I]{want: p.want[:0], fresh: p.fresh[:0], gone: p.gone[:0]}
+		clear(p.added)
+		*p = plan[I]{want: p.want[:0], added: p.added[:0], leave: p.leave[:0]}
 	}
 }
 
@@ -36,18 +34,18 @@ func (ix *Index[I, K, T]) beginPlan() *plan[I] {
 	return &ix.planned
 }
 
-// plan plans that the object with this number becomes obj. An object that is not known yet has no postings.
-func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
+// plan plans that the object with this number becomes obj. An object that does not exist yet has no postings.
+func (ix *Index[I, K, T]) plan(n uint32, exists bool, obj T) (changes bool) {
 	ix.dropPlan()
 	values := ix.values(obj)
-	var had []postings.Posting
-	if known {
-		if bucket := ix.postings.Only(n); bucket != 0 && len(values) == 1 && ix.value(bucket) == values[0] {
+	var old []posting
+	if exists {
+		if bucket := ix.postings.only(n); bucket != 0 && len(values) == 1 && ix.value(bucket) == values[0] {
 			return false // nearly always
 		}
-		had = ix.postings.Of(n)
+		old = ix.postings.of(n)
 	}
-	if ix.spells(had, values) {
+	if ix.matches(old, values) {
 		return false
 	}
 	p := ix.beginPlan()
@@ -55,20 +53,20 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 	for value := range distinct(values) {
 		hash := buckets.hash(value)
 		if b, ok := buckets.get(value, hash); ok {
-			if i := slices.IndexFunc(had, func(p postings.Posting) bool { return p.Bucket == b.id+1 }); i >= 0 {
-				p.want = append(p.want, had[i])
+			if i := slices.IndexFunc(old, func(p posting) bool { return p.bucket == b.id+1 }); i >= 0 {
+				p.want = append(p.want, old[i])
 				continue
 			}
 		}
-		p.want = append(p.want, postings.Posting{})
-		p.fresh = append(p.fresh, newcomer[I]{value, hash})
+		p.want = append(p.want, posting{})
+		p.added = append(p.added, newValue[I]{value, hash})
 	}
-	for _, h := range had {
-		if !slices.Contains(p.want, h) {
-			p.gone = append(p.gone, h.Bucket)
+	for _, o := range old {
+		if !slices.Contains(p.want, o) {
+			p.leave = append(p.leave, o.bucket)
 		}
 	}
-	if len(p.fresh)+len(p.gone) == 0 {
+	if len(p.added)+len(p.leave) == 0 {
 		ix.dropPlan() // the same values, in another order or twice
 		return false
 	}
@@ -80,25 +78,25 @@ func (ix *Index[I, K, T]) plan(n uint32, known bool, obj T) (changes bool) {
 // planDelete plans the removal of the object with this number.
 func (ix *Index[I, K, T]) planDelete(n uint32) {
 	ix.dropPlan()
-	had := ix.postings.Of(n)
-	if len(had) == 0 {
+	old := ix.postings.of(n)
+	if len(old) == 0 {
 		return
 	}
 	p := ix.beginPlan()
 	p.changes = true
-	for _, h := range had {
-		p.gone = append(p.gone, h.Bucket)
+	for _, o := range old {
+		p.leave = append(p.leave, o.bucket)
 	}
 	ix.tidy()
 }
 
-// spells reports whether the postings are those of exactly these values, in this order.
-func (ix *Index[I, K, T]) spells(had []postings.Posting, values []I) bool {
-	if len(had) != len(values) {
+// matches reports whether the postings are those of exactly these values, in this order.
+func (ix *Index[I, K, T]) matches(old []posting, values []I) bool {
+	if len(old) != len(values) {
 		return false
 	}
-	for i := range had {
-		if ix.value(had[i].Bucket) != values[i] {
+	for i := range old {
+		if ix.value(old[i].bucket) != values[i] {
 			return false
 		}
 	}
@@ -117,26 +115,26 @@ func (ix *Index[I, K, T]) applyLocked(n uint32) {
 		return
 	}
 	buckets := ix.buckets.Load()
-	for _, left := range p.gone {
+	for _, left := range p.leave {
 		at := ix.byID[left-1]
 		b := ix.ownLocked(at)
-		b.members[ix.postings.In(n, left).Place] = 0
+		b.members[ix.postings.in(n, left).place] = 0
 		if b.live--; b.live == 0 {
 			buckets.remove(at, held[*bucket]{})
 			ix.free = append(ix.free, b.id)
 		}
 	}
-	fresh := p.fresh
+	added := p.added
 	for i := range p.want {
-		if w := &p.want[i]; w.Bucket == 0 {
-			b := ix.bucketLocked(fresh[0])
-			fresh = fresh[1:]
-			*w = postings.Posting{Bucket: b.id + 1, Place: uint32(len(b.members))}
+		if w := &p.want[i]; w.bucket == 0 {
+			b := ix.bucketLocked(added[0])
+			added = added[1:]
+			*w = posting{bucket: b.id + 1, place: uint32(len(b.members))}
 			b.members = append(b.members, n+1)
 			b.live++
 		}
 	}
-	ix.postings.Set(n, p.want)
+	ix.postings.set(n, p.want)
 	ix.dropPlan()
 }
 
@@ -174,11 +172,11 @@ type bucket struct {
 func (ix *Index[I, K, T]) tidy() {
 	p := &ix.planned
 	buckets := ix.buckets.Load()
-	if full := buckets.full(len(p.fresh)); full || buckets.sparse() {
+	if full := buckets.full(len(p.added)); full || buckets.sparse() {
 		if full && buckets.crowded() {
-			buckets = buckets.grown(len(p.fresh))
+			buckets = buckets.grown(len(p.added))
 		} else {
-			buckets, _ = buckets.renumbered(len(p.fresh))
+			buckets, _ = buckets.renumbered(len(p.added))
 			for n := range buckets.used.Load() {
 				b, _ := buckets.at(n).load()
 				ix.byID[b.id] = n
@@ -188,10 +186,10 @@ func (ix *Index[I, K, T]) tidy() {
 		buckets.takePlace(&ix.buckets)
 		ix.x.unlock()
 	}
-	for _, bucket := range p.gone {
+	for _, bucket := range p.leave {
 		ix.tidyBucket(ix.byID[bucket-1])
 	}
-	for _, f := range p.fresh {
+	for _, f := range p.added {
 		if it, n := buckets.find(f.value, f.hash); it != nil {
 			ix.tidyBucket(n)
 		}
@@ -216,7 +214,7 @@ func (ix *Index[I, K, T]) tidyBucket(n uint32) {
 		own.layout = ix.layouts
 		for _, m := range b.members {
 			if m != 0 {
-				ix.postings.In(m-1, b.id+1).Place = uint32(len(own.members))
+				ix.postings.in(m-1, b.id+1).place = uint32(len(own.members))
 				own.members = append(own.members, m)
 			}
 		}
@@ -240,7 +238,7 @@ func (ix *Index[I, K, T]) ownLocked(n uint32) *bucket {
 }
 
 // bucketLocked returns the bucket of a value, for a change. If there is none, it makes one; tidy has made room for it.
-func (ix *Index[I, K, T]) bucketLocked(of newcomer[I]) *bucket {
+func (ix *Index[I, K, T]) bucketLocked(of newValue[I]) *bucket {
 	buckets := ix.buckets.Load()
 	if it, n := buckets.find(of.value, of.hash); it != nil {
 		return ix.ownLocked(n)

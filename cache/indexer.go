@@ -37,7 +37,7 @@ type Indexer[K comparable, T any] struct {
 // index is an Index as its Indexer sees it, without the type of its values. Objects are identified by their number in Indexer.objects. The
 // plan methods run the index function and change only the plan. The apply methods carry out the plan.
 type index[K comparable, T any] interface {
-	plan(n uint32, known bool, obj T) (changes bool)
+	plan(n uint32, exists bool, obj T) (changes bool)
 	planDelete(n uint32)
 	applyLocked(n uint32)
 	planReplace(objects *table[K, T], before []uint32)
@@ -165,7 +165,7 @@ func (x *Indexer[K, T]) remove(objects *table[K, T], n uint32) {
 	}
 }
 
-// renumber drops the entries that are gone.
+// renumber drops the entries that are deleted.
 func (x *Indexer[K, T]) renumber() {
 	objects, to := x.objects.Load().renumbered(1)
 	for _, ix := range x.indexes {

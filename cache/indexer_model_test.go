@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/cache"
 )
 
@@ -67,11 +69,11 @@ func (m *model) with(p *pod) ([]string, map[string]*pod) {
 	return keys, objs
 }
 
-func (m *model) without(gone string) ([]string, map[string]*pod) {
+func (m *model) without(deleted string) ([]string, map[string]*pod) {
 	objs := make(map[string]*pod)
 	var keys []string
 	for _, name := range m.keys {
-		if name != gone {
+		if name != deleted {
 			keys, objs[name] = append(keys, name), m.objs[name]
 		}
 	}
@@ -323,4 +325,19 @@ func (p *pair) randomly(r *rand.Rand, keys, n int) error {
 		p.replace(list...)
 		return nil
 	}
+}
+
+func FuzzIndexer(f *testing.F) {
+	f.Add(uint64(1), 10, 50)
+	f.Fuzz(func(t *testing.T, seed uint64, keys, steps int) {
+		if keys < 1 || keys > 100 || steps > 1000 {
+			return
+		}
+		r := rand.New(rand.NewPCG(seed, 5))
+		p := newPair()
+		for i := range steps {
+			require.NoError(t, p.randomly(r, keys, i))
+			require.NoError(t, p.check())
+		}
+	})
 }

@@ -5,7 +5,7 @@ import "iter"
 // KeyFunc returns the key of an object. It is called often, and concurrently. It must always return the same key for the same object.
 type KeyFunc[K comparable, T any] func(T) K
 
-// Tombstone reports that an object is gone. If FinalStateUnknown is true, the deletion was missed and found later by comparison. Then
+// Tombstone reports that an object was deleted. If FinalStateUnknown is true, the deletion was missed and found later by comparison. Then
 // Object is the last state that was seen, which may not be the last state that existed.
 type Tombstone[K comparable, T any] struct {
 	Key               K

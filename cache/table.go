@@ -18,9 +18,9 @@ const chunkSize = 32
 //
 //  1. A number stands for one arrival of one key. It is never used again, and its key never changes.
 //  2. An entry is complete before a reader can find its number: before used counts it, and before a slot holds it.
-//  3. A slot changes from empty to a number. It changes to another number only when the entry of the first is gone. So a search always
+//  3. A slot changes from empty to a number. It changes to another number only when the entry of the first is deleted. So a search always
 //     finds a key that stays present.
-//  4. An entry that is gone stays gone. A reader loads the value first, and then whether the entry is gone.
+//  4. An entry that is deleted stays deleted. A reader loads the value first, and then whether the entry is deleted.
 //  5. Where this is not possible (see grown and renumbered), the writer makes a new table. The old table stays as it was when
 //     it was replaced.
 //
@@ -30,10 +30,10 @@ const chunkSize = 32
 //   - key and hash of an entry: before used counts the entry; no reader looks at an entry that used does not count;
 //   - a copied chunk: before its pointer is stored; of a shared chunk, a snapshot reads only the entries that were there;
 //   - seed, generation, and the lengths of slots and chunks: before the pointer to the table is stored;
-//   - the writer that removes an entry stores gone before it clears the value: a reader that misses the value sees gone;
+//   - the writer that removes an entry stores deleted before it clears the value: a reader that misses the value sees deleted;
 //   - a snapshot is made under the same lock as changes to entries, so it shows one moment.
 //
-// A reader of an index need not check gone: it holds a lock that excludes removals.
+// A reader of an index need not check deleted: it holds a lock that excludes removals.
 //
 // A snapshot shares chunks and slots with the original. Chunks of an earlier epoch belong to a snapshot; the writer copies
 // such a chunk before it changes an entry there. The writer never overwrites a slot whose number a snapshot knows.
@@ -53,16 +53,16 @@ type table[K comparable, V any] struct {
 	// Only the writer and Snapshot use the following, one at a time. Readers may load epoch.
 	epoch  atomic.Uint64 // the number of snapshots
 	epochs []uint64      // of each chunk, the epoch in which it was made
-	known  uint32        // a snapshot with the same slots knows the numbers below this
+	shared uint32        // a snapshot with the same slots knows the numbers below this
 }
 
 type chunk[K comparable, V any] [chunkSize]entry[K, V]
 
 type entry[K comparable, V any] struct {
-	key  K
-	hash uint32
-	gone atomic.Bool
-	box  atomic.Value // a held[V]
+	key     K
+	hash    uint32
+	deleted atomic.Bool
+	box     atomic.Value // a held[V]
 }
 
 // held is the content of a box. An atomic.Value must always hold the same dynamic type, even if V is an interface. held takes no memory if
@@ -93,10 +93,10 @@ func (t *table[K, V]) at(n uint32) *entry[K, V] {
 	return &c[n%chunkSize]
 }
 
-// load returns the value, unless the entry is gone.
+// load returns the value, unless the entry is deleted.
 func (it *entry[K, V]) load() (v V, ok bool) {
 	v = it.box.Load().(held[V]).v
-	if it.gone.Load() {
+	if it.deleted.Load() {
 		var none V
 		return none, false
 	}
@@ -121,7 +121,7 @@ func (t *table[K, V]) find(key K, hash uint32) (*entry[K, V], uint32) {
 		}
 		// In a snapshot, an unused number was assigned after the snapshot was taken.
 		if n := uint32(s) - 1; uint32(s>>32) == hash && n < t.used.Load() {
-			if it := t.at(n); it.key == key && !it.gone.Load() {
+			if it := t.at(n); it.key == key && !it.deleted.Load() {
 				return it, n
 			}
 		}
@@ -151,13 +151,13 @@ func (t *table[K, V]) push(key K, hash uint32, box any) uint32 {
 	return n
 }
 
-// enter puts a number into a slot. It reuses the slot of a key that is gone and has the same hash, which is usually the same
+// enter puts a number into a slot. It reuses the slot of a key that is deleted and has the same hash, which is usually the same
 // key: so a key that is added and removed again and again does not fill the table.
 func (t *table[K, V]) enter(n, hash uint32) {
 	mask := len(t.slots) - 1
 	for i := int(hash) & mask; ; i = (i + 1) & mask {
 		s := t.slots[i].Load()
-		if old := uint32(s) - 1; s == 0 || uint32(s>>32) == hash && old >= t.known && t.at(old).gone.Load() {
+		if old := uint32(s) - 1; s == 0 || uint32(s>>32) == hash && old >= t.shared && t.at(old).deleted.Load() {
 			t.slots[i].Store(uint64(hash)<<32 | uint64(n+1))
 			return
 		}
@@ -172,7 +172,7 @@ func (t *table[K, V]) mut(n uint32) *entry[K, V] {
 		for i := range min(chunkSize, t.used.Load()-at*chunkSize) {
 			from, to := &old[i], &own[i]
 			to.key, to.hash = from.key, from.hash
-			to.gone.Store(from.gone.Load())
+			to.deleted.Store(from.deleted.Load())
 			to.box.Store(from.box.Load())
 		}
 		t.chunks[at].Store(own)
@@ -192,18 +192,18 @@ func (t *table[K, V]) replace(it *entry[K, V], n uint32, v V) (old V) {
 // remove removes a present entry. none is a held[V] without a value.
 func (t *table[K, V]) remove(n uint32, none any) {
 	it := t.mut(n)
-	it.gone.Store(true)
+	it.deleted.Store(true)
 	it.box.Store(none)
 	t.live.Add(^uint32(0))
 }
 
 // crowded reports whether more than two thirds of the room are taken by present entries. Then a full table has to grow.
-// Otherwise it is enough to drop the entries that are gone.
+// Otherwise it is enough to drop the entries that are deleted.
 func (t *table[K, V]) crowded() bool {
 	return 3*int(t.live.Load()) > 2*hashtable.CapacityOf(len(t.slots))
 }
 
-// sparse reports whether at least half of the entries are gone.
+// sparse reports whether at least half of the entries are deleted.
 func (t *table[K, V]) sparse() bool {
 	used := t.used.Load()
 	return used > chunkSize && 2*t.live.Load() <= used
@@ -221,7 +221,7 @@ func (t *table[K, V]) grown(more int) *table[K, V] {
 	g.used.Store(t.used.Load())
 	g.live.Store(t.live.Load())
 	for n := range t.used.Load() {
-		if it := t.at(n); !it.gone.Load() {
+		if it := t.at(n); !it.deleted.Load() {
 			g.enter(n, it.hash)
 		}
 	}
@@ -229,7 +229,7 @@ func (t *table[K, V]) grown(more int) *table[K, V] {
 }
 
 // renumbered returns a table of only the present entries, with room for that many more. For each old number it returns the new one plus
-// one, or 0 if the entry is gone.
+// one, or 0 if the entry is deleted.
 func (t *table[K, V]) renumbered(more int) (*table[K, V], []uint32) {
 	live := int(t.live.Load())
 	r := newTable[K, V](t.seed, live+max(more, live/2))
@@ -237,7 +237,7 @@ func (t *table[K, V]) renumbered(more int) (*table[K, V], []uint32) {
 	r.epoch.Store(t.epoch.Load())
 	to := make([]uint32, t.used.Load())
 	for n := range to {
-		if it := t.at(uint32(n)); !it.gone.Load() {
+		if it := t.at(uint32(n)); !it.deleted.Load() {
 			to[n] = r.push(it.key, it.hash, it.box.Load()) + 1
 		}
 	}
@@ -253,7 +253,7 @@ func (t *table[K, V]) snapshot() *table[K, V] {
 	}
 	s.used.Store(t.used.Load())
 	s.live.Store(t.live.Load())
-	t.known = t.used.Load()
+	t.shared = t.used.Load()
 	t.epoch.Add(1)
 	return s
 }
@@ -288,7 +288,7 @@ func walk[K comparable, V any](first *table[K, V], current *atomic.Pointer[table
 func walkKeys[K comparable, V any](old *table[K, V], from, end uint32, current *atomic.Pointer[table[K, V]], yield func(K, V) bool) {
 	for n := from; n < end; n++ {
 		it := old.at(n)
-		if it.gone.Load() {
+		if it.deleted.Load() {
 			continue
 		}
 		if v, ok := current.Load().get(it.key, it.hash); ok && !yield(it.key, v) {

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/agenda"
-	"github.com/setpoint-go/setpoint/controller/internal/attempt"
-	"github.com/setpoint-go/setpoint/controller/internal/input"
-	"github.com/setpoint-go/setpoint/controller/internal/mirror"
-	"github.com/setpoint-go/setpoint/controller/internal/streak"
-	"github.com/setpoint-go/setpoint/controller/internal/tally"
-	"github.com/setpoint-go/setpoint/controller/internal/turns"
-	"github.com/setpoint-go/setpoint/controller/internal/waiters"
+	"github.com/setpoint-go/setpoint/internal/outcome"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -32,27 +28,29 @@ type Controller[K comparable] struct {
 	name       string
 	reconciler func(context.Context, K) (Result, error)
 	cfg        Config[K]
-	inputs     *input.Feeds[K]
-	resyncs    *turns.Turns[K] // nil without Config.Resync
-	budget     streak.Budget
-	tooLong    error // the cause of a context that Config.Timeout ended; no other controller has it
-	notDrained error // the cause of a context that Config.DrainTimeout ended; no other controller has it
+	inputs     *inputs[K]
+	schedule   *jitteredSchedule[K] // of resyncs; nil without Config.Resync
+	budget     outcome.Budget       // the queue has none: Config.GaveUp comes before a key is parked
+	tooLong    error                // the cause of a context that Config.Timeout ended; no other controller has it
+	notDrained error                // the cause of a context that Config.DrainTimeout ended; no other controller has it
 
-	queue    *workqueue.Queue[K] // of all runs; never shut down. Keys are added through agenda
-	agenda   *agenda.Agenda[K]
-	flights  *streak.Flights[K]    // nil unless Config.CancelSuperseded
-	mirrors  *mirror.Mirrors[K]    // the informers of stores
-	attempts attempt.Controller[K] // what they share
+	queue   *workqueue.Queue[K] // of all runs; never shut down. Keys are added through pending
+	pending *pending[K]
+	cancels *cancelable[K]  // nil unless Config.CancelSuperseded
+	caches  *storeCaches[K] // the informers of stores
 
-	slots atomic.Pointer[Slots] // nil unless the keys are shared
+	slots       atomic.Pointer[Slots] // nil unless the keys are shared
+	misplacedBy sync.Map              // the watches of which misplaced has logged an object, by name
 
-	waiters waiters.Keys[K]
-	streaks streak.Book[K]
+	waiters    waiters[K]
+	unfinished unfinishedKeys[K]
+	own        ownWrites[K]
 
-	ids     atomic.Uint64 // the number of the last reconcile
-	started time.Time
-	ended   atomic.Int64 // when the last reconcile ended: nanoseconds after started
-	tally   tally.Tally
+	ids      atomic.Uint64 // the number of the last reconcile
+	started  time.Time
+	ended    atomic.Int64 // when the last reconcile ended: nanoseconds after started
+	counters counters
+	history  history[K]
 
 	mu sync.Mutex
 	// mu guards the following. Invariants:
@@ -60,13 +58,16 @@ type Controller[K comparable] struct {
 	//  1. running excludes connected, and steps > 0.
 	//  2. working and stopDrain are not nil only while running.
 	//  3. inputs are started only while running or connected.
-	running   bool
-	connected bool // from Connect to disconnect
-	steps     int  // calls of Step in progress
-	workers   int
-	paused    bool
-	working   *workers[K]        // nil before the caches have synced
-	stopDrain context.CancelFunc // ends the wait of a drain; nil without a drain
+	running         bool
+	connected       bool // from Connect to disconnect
+	steps           int  // calls of Step in progress
+	workers         int
+	paused          bool
+	interruptedKeys []K                // the keys whose reconciles this Run has interrupted at the end of its drain
+	working         *workers[K]        // nil before the caches have synced
+	stopDrain       context.CancelFunc // ends the wait of a drain; nil without a drain
+
+	takingOver time.Time // since when a Run waits for its caches to catch up; zero if none does
 }
 
 // New returns a controller that calls reconcile for each key that the inputs or [Controller.Add] add. The name appears in logs
@@ -99,40 +100,40 @@ func New[K comparable](
 	cfg = cfg.withDefaults()
 	c := &Controller[K]{name: name, reconciler: reconcile, cfg: cfg, workers: cfg.Workers, started: time.Now()}
 	if cfg.Resync > 0 {
-		c.resyncs = turns.New[K](cfg.Resync)
+		c.schedule = newJitteredSchedule[K](cfg.Resync)
 	}
 	if cfg.CancelSuperseded {
-		c.flights = streak.NewFlights[K]()
+		c.cancels = newCancelable[K]()
 	}
 	c.tooLong = limitCause{&limitError{errTimeout, cfg.Timeout}}
 	c.notDrained = limitCause{&limitError{ErrDrainTimeout, cfg.DrainTimeout}}
 	var err error
 	queue := cfg.Queue
-	c.budget = streak.Budget{Attempts: queue.MaxAttempts, Elapsed: queue.MaxElapsed}
+	c.budget = outcome.Budget{Attempts: queue.MaxAttempts, Elapsed: queue.MaxElapsed}
 	queue.Name, queue.MaxAttempts, queue.MaxElapsed = name, 0, 0 // the controller counts: GaveUp comes before a key is parked
+	queue.RememberFailures = -1                                  // a key that is held, or waits for an event, is not in the queue
 	if c.queue, err = workqueue.New(queue); err != nil {
 		return nil, fmt.Errorf("controller: new %q: Config.Queue: %w", name, err)
 	}
-	to := &input.Target[K]{
-		Name: name, Background: cfg.Background, Reasons: cfg.Reasons, Traces: cfg.Hooks.Trace != nil,
-		Logger: cfg.Logger, Check: checkError,
-		Add: func(key K, a input.Addition) { c.add(key, AddOptions{a.Priority, a.Reason, a.Trace}, a.News) },
-	}
-	var feeds []*input.Feed[K]
+	c.own.add = c.add
+	var feeds []*feed[K]
 	for _, in := range inputs {
-		feeds = append(feeds, in.feed(to))
+		f := in.feed(c)
+		if f.lanes && queue.GroupLimit > 0 {
+			const text = "controller: new %q: Config.Queue.GroupLimit cannot be set, because the watch of %q has ChangedBy or Lane"
+			return nil, fmt.Errorf(text, name, f.informer.Name())
+		}
+		feeds = append(feeds, f)
 	}
-	c.inputs = input.NewFeeds(feeds, cfg.Reads)
-	c.mirrors = mirror.New[K](c.inputs.Informers())
-	var expected []agenda.Expectations[K]
-	for _, e := range cfg.Expectations {
-		expected = append(expected, e)
+	c.inputs = newInputs(feeds, cfg.Reads)
+	c.caches = newStoreCaches[K](c.inputs.informers)
+	for _, f := range feeds {
+		if other := c.caches.misspelled(f.owner); other != nil {
+			return nil, fmt.Errorf("controller: new %q: Owns has the kind %q, and the informer %q has %q", name, f.owner, other.name, other.clock.Kind)
+		}
 	}
-	c.agenda = agenda.New(c.queue, expected, c.mirrors)
-	c.attempts = attempt.Controller[K]{Name: name, Logger: cfg.Logger}
-	if !cfg.StaleReads {
-		c.attempts.Wrote = c.mirrors.Wrote
-	}
+	c.pending = newPending(c.queue, cfg.Expectations, unreadOf(c.inputs.feeds), c.caches)
+	c.pending.limited = queue.GroupLimit > 0
 	return c, nil
 }
 
@@ -148,8 +149,12 @@ func (c *Controller[K]) Add(key K) { c.AddWith(key, AddOptions{}) }
 // AddOptions are the options of [Controller.AddWith]. The zero value is that of Add.
 type AddOptions struct {
 	// Priority is the priority of the key: higher priorities are reconciled first. If a waiting key is added with two
-	// priorities, the higher one counts.
+	// priorities, the higher one counts. A key that is paused, held, or left to the next Run keeps its priority.
 	Priority int
+
+	// Group is the name of a group of keys, instead of that of Config.Queue.Group: groups take turns. See [workqueue.AddOptions]. It cannot be used
+	// with Config.Queue.GroupLimit: AddWith panics.
+	Group string
 
 	// Reason tells people why the key is added: see [Info].
 	Reason string
@@ -161,29 +166,74 @@ type AddOptions struct {
 }
 
 // AddWith is the general form of [Controller.Add].
-func (c *Controller[K]) AddWith(key K, opts AddOptions) { c.add(key, opts, true) }
+func (c *Controller[K]) AddWith(key K, opts AddOptions) {
+	if opts.Group != "" && c.cfg.Queue.GroupLimit > 0 {
+		panic("controller: AddWith: Group cannot be set together with Config.Queue.GroupLimit")
+	}
+	c.add(key, opts, true)
+}
+
+// addFrom adds key for an input.
+func (c *Controller[K]) addFrom(key K, a addition) {
+	if a.change.version > 0 && c.own.keepBack(key, a) {
+		if a.news && c.cancels != nil {
+			if supersede := c.cancels.of(key); supersede != nil {
+				supersede(errSuperseded) // the key comes back when the reconcile has ended
+			}
+		}
+		return
+	}
+	c.add(key, a.AddOptions, a.news)
+}
+
+// dropExpectations ends what is expected for key, if no object of key is left: its reconcile must not wait for events of children that may never
+// come.
+func (c *Controller[K]) dropExpectations(key K) {
+	for i, e := range c.cfg.Expectations {
+		f, ok := e.(interface{ DeleteExpectations(key K) })
+		if !ok || c.inputs.contains(key) {
+			continue
+		}
+		if err := wait.Call(context.Background(), func(context.Context) error {
+			f.DeleteExpectations(key)
+			return nil
+		}); err != nil {
+			c.cfg.Logger.LogAttrs(context.Background(), slog.LevelError, "DeleteExpectations panicked", slog.String("controller", c.name),
+				slog.Any("key", key), slog.Int("expectations", i+1), slog.Any("error", err))
+		}
+	}
+}
+
+// writes and wrote are called around each write under the context of a reconcile: by a store, and by informer.ReportWrite.
+func (c *Controller[K]) writes(key K, clock reconcile.Clock, hasEnded func() bool) {
+	if c.caches.mirrors(clock) {
+		c.own.writes(key, hasEnded)
+	}
+}
+
+func (c *Controller[K]) wrote(key K, clock reconcile.Clock, w reconcile.Write) {
+	if w.Version > 0 && !c.cfg.StaleReads {
+		c.caches.wrote(key, clock, w.Version)
+	}
+	if c.caches.mirrors(clock) {
+		c.own.wrote(key, w)
+	}
+}
 
 // add adds key. If it is news, it may end a reconcile of key in flight.
 func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	checkKey(key) // here, because a key that is left for later reaches the queue in another goroutine
 	if opts.Trace != "" && c.cfg.Hooks.Trace != nil {
-		c.agenda.Causes.Note(key, opts.Trace)
-	}
-	if news {
-		defer c.streaks.ClearProbe(key) // after the add, key has a whole budget
+		c.pending.causes.note(key, opts.Trace)
 	}
 	var supersede context.CancelCauseFunc
-	if news && c.flights != nil {
-		supersede = c.flights.UnderWay(key) // before the add: a reconcile that begins after it sees the change
+	if news && c.cancels != nil {
+		supersede = c.cancels.of(key) // before the add: a reconcile that begins after it sees the change
 	}
-	if c.agenda.Add(key, opts.Priority, opts.Reason) && supersede != nil {
+	if left := c.pending.add(key, Lane{opts.Priority, opts.Group}, opts.Reason); !left && supersede != nil {
 		supersede(errSuperseded) // after the add, so that key comes back
 	}
 }
-
-// Snapshot describes every key that waits, is being reconciled, is parked, or has failed, as [workqueue.Queue.Snapshot] does. A key that is
-// only held is not in the queue: [Controller.Inspect] describes all keys.
-func (c *Controller[K]) Snapshot() []workqueue.KeyInfo[K] { return c.queue.Snapshot() }
 
 // isNil reports whether v is nil, or a nil pointer or function in an interface.
 func isNil(v any) bool {

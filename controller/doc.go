@@ -18,7 +18,7 @@
 //		return controller.Result{}, apply(ctx, app)
 //	}, controller.Config[string]{Workers: 4}, controller.For(apps))
 //
-//	m, err := manager.New(manager.Config{}, apps, c)
+//	m, err := manager.New(manager.Config{}, c) // which runs the informers of c too
 //	err = m.Run(ctx)
 //
 // # Guarantees
@@ -32,24 +32,27 @@
 //     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100). Initial lists and resyncs
 //     wait behind changes.
 //  5. A key that failed, panicked, or timed out is retried until it succeeds or is parked. [FromContext] returns the attempt, the time of
-//     the first failure, and the reasons for the adds; [Logger] logs them. A Goexit costs no worker.
+//     the first failure, and the reasons for the adds; [Logger] logs them. A Goexit costs no worker. Its own writes to a store bring it back
+//     no earlier ([Outcome]).
 //  6. When Run returns, its goroutines have ended, no reconcile or mapper runs, and its handlers are removed.
 //  7. The next Run begins with everything that the last Run left undone or would have retried, with keys added since, and with all present
 //     objects. Attempts, budgets, and parked keys are kept. Objects deleted between two Runs are not reported, as after a restart of the
 //     process.
 //  8. A key that is paused, or whose expectations are not met, is held and not lost. It comes back when you resume it, with the event that
 //     meets the expectations, or when they expire. After a reconcile has written to a store, its key is held until each informer of that
-//     kind shows it, for at most 10 s.
+//     kind shows it, for at most 10 s after the end of the reconcile. A reconcile that begins without it is logged.
 //  9. If a gate (package retry/gate) refuses a reconcile, the key occupies no worker and keeps its place at the gate.
 //  10. If [Controller.WaitReconciled] returns nil, a reconcile of the key has succeeded that began after the caches had seen the version.
 //     If [Controller.WaitIdle] returns nil, everything that the caches held at the call has been mapped. Afterward, there was a moment
 //     with no key ready, in flight, or held.
 //  11. A reconcile begins only while its leadership holds: that of Run, or of a slot. Right before it, the controller checks the clock
-//     ([leaderelect.Leadership.Err]), so a process that was suspended begins none past the deadline. If a leadership is lost, the contexts
+//     ([leaderelect.Leadership.Err]), so a process that was suspended begins none past the deadline. It also begins only after each cache has
+//     everything that was accepted in earlier terms: see [Controller.CatchUp]. If a leadership is lost, the contexts
 //     of its reconciles end before that of Run. Only the term, checked by the receiver, stops a write of a process that is suspended right
 //     after the check.
 //  12. With Config.Resync, each key known to a watch and each parked key is added once per period. The moment of a key is random,
-//     and the same in all periods. A resync supersedes no reconcile. A parked key gets one attempt.
+//     and the same in all periods. A resync supersedes no reconcile. It revives a parked key, as an
+//     event does.
 //
 // # Testing
 //

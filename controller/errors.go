@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/outcome"
 	"github.com/setpoint-go/setpoint/retry"
-	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -32,6 +32,9 @@ var errSuperseded = errors.New("controller: superseded by a newer event")
 // errSyncTimeout reports that an informer or a watch has not synced in time.
 var errSyncTimeout = errors.New("not synced in time")
 
+// errStuck reports that a worker, or the whole controller, makes no progress.
+var errStuck = errors.New("stuck")
+
 // errSilent reports that a source has been silent for Config.SilentAfter.
 var errSilent = errors.New("the source is silent")
 
@@ -41,15 +44,9 @@ var errGoexit = errors.New("the reconcile called runtime.Goexit")
 // errNotOwned is in the error of a reconcile of a key that belongs to another replica.
 var errNotOwned = errors.New("the key belongs to another replica")
 
-// isFenced reports whether a store has rejected a write because a later leader has written: err wraps [store.ErrFenced], or an error with a
-// method Fenced() bool that returns true.
-func isFenced(err error) bool {
-	if errors.Is(err, store.ErrFenced) {
-		return true
-	}
-	var e interface{ Fenced() bool }
-	return errors.As(err, &e) && e.Fenced()
-}
+// isFenced reports whether a store has rejected a write because a later leader has written: err wraps [store.ErrFenced], or another error
+// with a method Fenced() bool that returns true.
+func isFenced(err error) bool { return outcome.IsFenced(err) }
 
 // after returns a unique error that says which limit was exceeded.
 func after(sentinel error, limit time.Duration) error { return &limitError{sentinel, limit} }
@@ -71,6 +68,7 @@ func (e limitCause) Error() string { return "controller: " + e.limitError.Error(
 // checkError calls the methods of err that are used later, so that a panic in one of them happens here, where it is recovered.
 func checkError(err error) {
 	_ = err.Error()
+	_ = errors.Is(err, errNotOwned)
 	_ = errors.As(err, new(*wait.PanicError))
 	_, _ = retry.Delay(err)
 	_ = retry.IsConflict(err)

@@ -71,10 +71,7 @@ func ExampleConfig_staleReads() {
 // countTwice reconciles a key twice, while the cache lags.
 func countTwice(stale bool) error {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		return err
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	counters, err := store.Open(db, "Counter", store.Config[int]{})
 	if err != nil {
 		return err

@@ -11,11 +11,7 @@ import (
 // A key that has created something waits until the cache shows it. Here the cache lags behind, and an event that comes
 // meanwhile does not make the controller create it again.
 func ExampleExpectations() {
-	versions, err := expectations.NewVersions[string](expectations.Config[string]{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	versions := expectations.NewVersions[string](expectations.Config[string]{})
 	inCache := false
 	c, err := controller.New("jobs", func(_ context.Context, job string) (controller.Result, error) {
 		if !inCache {

@@ -57,7 +57,7 @@ func ExampleController_Parked() {
 	}
 	c.Add("shop.example")
 	c.Step(context.Background(), "shop.example")
-	for _, k := range c.Snapshot() {
+	for k := range c.Inspect().Keys() {
 		fmt.Println(k.State, k.Key, "after", k.Failures, "failure:", k.Reasons[0].Text)
 	}
 

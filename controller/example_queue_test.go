@@ -24,8 +24,8 @@ func ExampleConfig_queue() {
 			RateLimiter: workqueue.NewItemExponentialFailureRateLimiter[string](time.Minute, time.Hour),
 			MaxAttempts: 10,
 			Hooks: workqueue.Hooks[string]{
-				Added:      func(string) { adds++ },
-				Dispatched: func(_ string, waited time.Duration) { durations++ },
+				Added:      func(string, int) { adds++ },
+				Dispatched: func(_ string, _ int, waited time.Duration) { durations++ },
 				Delayed:    func(string, time.Duration) { retries++ },
 			},
 		},

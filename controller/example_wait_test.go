@@ -2,10 +2,8 @@ package controller_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -17,11 +15,7 @@ func ExampleController_WaitReconciled() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	type record struct{ Address string }
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	records, err := store.Open[record](db, "Record", store.Config[record]{})
 	if err != nil {
 		fmt.Println(err)
@@ -59,19 +53,4 @@ func ExampleController_WaitReconciled() {
 	cancel()
 	running.Wait()
 	// Output: 192.0.2.7 <nil>
-}
-
-// A health check names the key on which a controller hangs.
-func ExampleStuckError() {
-	err := error(&controller.StuckError{
-		Controller: "disks", Key: "sda", InFlight: true, Idle: 5 * time.Minute,
-		Since: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Stack: []byte("goroutine 7 [select]: ..."),
-	})
-	if stuck := (*controller.StuckError)(nil); errors.As(err, &stuck) {
-		fmt.Println(stuck)
-		fmt.Println(string(stuck.Stack))
-	}
-	// Output:
-	// controller: check "disks": no reconcile has ended for 5m0s: key sda is in flight since 2026-07-01T12:00:00Z
-	// goroutine 7 [select]: ...
 }

@@ -23,11 +23,7 @@ type Site struct {
 func ExampleWatches_retried() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	if err != nil {
 		fmt.Println(err)

@@ -6,9 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/agenda"
-	"github.com/setpoint-go/setpoint/controller/internal/attempt"
-	"github.com/setpoint-go/setpoint/controller/internal/crew"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -54,8 +51,11 @@ type Inspector interface {
 	Slot(text string) (slot int, ok bool)
 
 	// Stack returns the stack of the goroutine that reconciles the key, or nil if the key is not in flight. It stops all goroutines for a
-	// moment, as [Controller.Check] does for a stuck reconcile.
+	// moment, at most once in five seconds for each reconcile; in between, it returns the last stack of the reconcile.
 	Stack(text string) []byte
+
+	// History returns the reconciles of the key among the latest 2,048 that have ended, those of all keys together, the latest first.
+	History(text string) []Ended
 
 	// Retry adds the key, as [Controller.Add] does: a backoff ends, and a parked key is revived.
 	Retry(text string) bool
@@ -64,9 +64,9 @@ type Inspector interface {
 	// a RequeueAfter, is still reconciled.
 	Forget(text string) bool
 
-	// Pause and Resume are PauseKey and ResumeKey.
-	Pause(text string) bool
-	Resume(text string) bool
+	// PauseKey and ResumeKey are those of [Controller].
+	PauseKey(text string) bool
+	ResumeKey(text string) bool
 
 	// Resync adds every key once, as Config.Resync does, and returns the number of additions. Between Runs it does nothing. It calls
 	// the mapping functions of [Watches].
@@ -81,9 +81,9 @@ type inspector[K comparable] struct{ c *Controller[K] }
 
 func (i inspector[K]) Keys() iter.Seq[KeyInfo] {
 	return func(yield func(KeyInfo) bool) {
-		flying := i.flying()
-		for k := range i.c.agenda.All() {
-			if !yield(describe(k, flying[k.Key])) {
+		inFlight := i.inFlight()
+		for k := range i.c.pending.all() {
+			if !yield(describe(k, inFlight[k.Key])) {
 				return
 			}
 		}
@@ -95,7 +95,7 @@ func (i inspector[K]) Key(text string) (KeyInfo, bool) {
 	if !ok {
 		return KeyInfo{}, false
 	}
-	return describe(i.c.agenda.Of(key), i.flying()[key]), true
+	return describe(i.c.pending.of(key), i.inFlight()[key]), true
 }
 
 func (i inspector[K]) Slot(text string) (slot int, ok bool) {
@@ -112,46 +112,54 @@ func (i inspector[K]) Slot(text string) (slot int, ok bool) {
 
 func (i inspector[K]) Stack(text string) []byte {
 	if key, ok := i.find(text); ok {
-		for _, s := range i.seats() {
-			if t := s.State.current.Load(); t != nil && t.Key == key {
-				return s.Stack()
+		for _, w := range i.workers() {
+			if a := w.current.Load(); a != nil && a.key == key {
+				return w.stackIn(a)
 			}
 		}
 	}
 	return nil
 }
 
-func (i inspector[K]) Retry(text string) bool { return i.on(text, i.c.Add) }
+func (i inspector[K]) History(text string) []Ended {
+	if key, ok := i.find(text); ok {
+		return i.c.history.of(key)
+	}
+	return nil
+}
+
+func (i inspector[K]) Retry(text string) bool { return i.withKey(text, i.c.Add) }
 
 func (i inspector[K]) Forget(text string) bool {
-	return i.on(text, func(key K) {
-		i.c.streaks.End(key)
+	return i.withKey(text, func(key K) {
+		i.c.unfinished.end(key)
+		i.c.own.end(key, false)
 		i.c.queue.Forget(key)
 		i.c.queue.DropParked(key)
 	})
 }
 
-func (i inspector[K]) Pause(text string) bool  { return i.on(text, i.c.PauseKey) }
-func (i inspector[K]) Resume(text string) bool { return i.on(text, i.c.ResumeKey) }
+func (i inspector[K]) PauseKey(text string) bool  { return i.withKey(text, i.c.PauseKey) }
+func (i inspector[K]) ResumeKey(text string) bool { return i.withKey(text, i.c.ResumeKey) }
 
 func (i inspector[K]) Resync() (n int) {
-	if !i.c.inputs.Started() {
+	if !i.c.inputs.started() {
 		return 0
 	}
 	keys := i.c.queue.Parked()
-	i.c.inputs.Present(func(key K) { keys = append(keys, key) })
+	i.c.inputs.present(noSlot, func(key K) { keys = append(keys, key) })
 	seen := make(map[K]bool, len(keys))
 	for _, key := range keys {
 		if !seen[key] {
 			seen[key] = true
-			i.c.probe(key)
+			i.c.addResync(key)
 		}
 	}
 	return len(seen)
 }
 
-// on calls do with the key that text names.
-func (i inspector[K]) on(text string, do func(K)) bool {
+// withKey calls do with the key that text names.
+func (i inspector[K]) withKey(text string, do func(K)) bool {
 	key, ok := i.find(text)
 	if ok {
 		do(key)
@@ -159,37 +167,37 @@ func (i inspector[K]) on(text string, do func(K)) bool {
 	return ok
 }
 
-// seats returns the seats of the workers.
-func (i inspector[K]) seats() []*crew.Seat[hand[K]] {
+// workers returns the workers of the present Run.
+func (i inspector[K]) workers() []*worker[K] {
 	i.c.mu.Lock()
 	working := i.c.working
 	i.c.mu.Unlock()
 	if working == nil {
 		return nil
 	}
-	return working.Seats()
+	return working.list()
 }
 
-// flying returns the reconciles in flight.
-func (i inspector[K]) flying() map[K]*try[K] {
-	tries := make(map[K]*try[K])
-	for _, s := range i.seats() {
-		if t := s.State.current.Load(); t != nil {
-			tries[t.Key] = t
+// inFlight returns the reconciles in flight.
+func (i inspector[K]) inFlight() map[K]*attempt[K] {
+	attempts := make(map[K]*attempt[K])
+	for _, w := range i.workers() {
+		if a := w.current.Load(); a != nil {
+			attempts[a.key] = a
 		}
 	}
-	return tries
+	return attempts
 }
 
-// describe collects what is known about a key. t is the reconcile in flight, or nil.
-func describe[K comparable](k agenda.Key[K], t *try[K]) KeyInfo {
-	info := KeyInfo{Paused: !k.PausedSince.IsZero(), PausedSince: k.PausedSince, HeldBy: k.HeldBy, HeldUntil: k.HeldUntil}
+// describe collects what is known about a key. a is the reconcile in flight, or nil.
+func describe[K comparable](k pendingKey[K], a *attempt[K]) KeyInfo {
+	info := KeyInfo{Paused: !k.pausedSince.IsZero(), PausedSince: k.pausedSince, HeldBy: k.heldBy, HeldUntil: k.heldUntil}
 	info.KeyInfo = workqueue.KeyInfo[string]{
-		Key: attempt.Text(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
+		Key: keyText(k.Key), State: k.State, Dirty: k.Dirty, Since: k.Since, Next: k.Next, QuietUntil: k.QuietUntil,
 		Priority: k.Priority, Group: k.Group, Failures: k.Failures, FirstFailure: k.FirstFailure, Reasons: k.Reasons,
 	}
-	if t != nil && k.State == workqueue.InProcess {
-		info.Attempt = t.Ordinal
+	if a != nil && k.State == workqueue.InProcess {
+		info.Attempt = a.ordinal
 	}
 	return info
 }
@@ -212,18 +220,18 @@ func (i inspector[K]) find(text string) (key K, ok bool) {
 	default:
 		named = false // the zero value need not be a key
 	}
-	if named && attempt.Text(key) == text {
+	if named && keyText(key) == text {
 		return key, true
 	}
-	for k := range i.c.agenda.All() {
-		if attempt.Text(k.Key) == text {
+	for k := range i.c.pending.all() {
+		if keyText(k.Key) == text {
 			return k.Key, true
 		}
 	}
-	for _, in := range i.c.inputs.Informers() {
+	for _, in := range i.c.inputs.informers {
 		if cache, ok := in.(interface{ Keys() iter.Seq[K] }); ok {
 			for key := range cache.Keys() {
-				if attempt.Text(key) == text {
+				if keyText(key) == text {
 					return key, true
 				}
 			}

@@ -34,8 +34,7 @@ func described(t *testing.T, in controller.Inspector) map[string]controller.KeyI
 
 func TestInspectorReportsWhatHoldsEachKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen, err := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Minute})
-		require.NoError(t, err)
+		seen := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Minute})
 		release := make(chan struct{})
 		c, err := controller.New("test", func(ctx context.Context, key string) (controller.Result, error) {
 			switch key {
@@ -76,7 +75,7 @@ func TestInspectorReportsWhatHoldsEachKey(t *testing.T) {
 			heldBy string
 		}{
 			"busy": {workqueue.InProcess, ""}, "parked": {workqueue.Parked, ""}, "failed": {workqueue.Delayed, ""},
-			"later": {workqueue.Delayed, ""}, "due": {0, "pause"}, "paused": {0, ""}, "waits": {workqueue.Delayed, "expectations pods"},
+			"later": {workqueue.Delayed, ""}, "due": {0, "pause"}, "paused": {0, ""}, "waits": {0, "expectations pods"},
 			"fenced": {workqueue.Delayed, "next run"},
 		} {
 			assert.Equal(t, want.state, all[key].State, key)
@@ -107,10 +106,8 @@ func TestInspectorReportsWhatHoldsEachKey(t *testing.T) {
 
 func TestInspectorReportsSinceWhenKeyIsHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		seen, err := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Hour})
-		require.NoError(t, err)
-		never, err := expectations.NewCounted(expectations.Config[string]{Name: "disks", TTL: -1})
-		require.NoError(t, err)
+		seen := expectations.NewCounted(expectations.Config[string]{Name: "pods", TTL: time.Hour})
+		never := expectations.NewCounted(expectations.Config[string]{Name: "disks", TTL: -1})
 		c, err := controller.New("test", func(_ context.Context, key string) (controller.Result, error) {
 			switch key {
 			case "later":
@@ -253,8 +250,8 @@ func TestInspectorFindsKeysOfAnyTypeByText(t *testing.T) {
 		for _, text := range texts {
 			_, ok := in.Key(text)
 			assert.Equal(t, known, ok, text)
-			assert.Equal(t, known, in.Pause(text), text)
-			assert.Equal(t, known, in.Resume(text), text)
+			assert.Equal(t, known, in.PauseKey(text), text)
+			assert.Equal(t, known, in.ResumeKey(text), text)
 			assert.Equal(t, known, in.Forget(text), text)
 		}
 	}

@@ -9,10 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller/internal/streak"
-	"github.com/setpoint-go/setpoint/controller/internal/tally"
-	"github.com/setpoint-go/setpoint/controller/internal/term"
-	"github.com/setpoint-go/setpoint/controller/internal/waiters"
+	"github.com/setpoint-go/setpoint/internal/outcome"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
@@ -28,6 +25,7 @@ import (
 //	returns a conflict                   Unfinished  after 5 ms, 10 ms, 20 ms ...  stays    stays    Debug
 //	returns another error                Failed      after the backoff             +1       grows    Warn
 //	returns an error with a delay d      Failed      after d                       +1       grows    Warn
+//	fails before its retry was due       Failed      when that retry is due        stays    stays    Warn
 //	returns an error after the timeout   TimedOut    as after Failed               +1       grows    Warn
 //	panics, or calls runtime.Goexit      Panicked    after the backoff             +1       grows    Error, with the stack
 //	one of these four, budget spent      Parked      when it is added              1        reset    Error
@@ -40,21 +38,36 @@ import (
 // A key that is added is reconciled again at once, even if its last reconcile requested a delay. If reconcile returns an error, its Result
 // is ignored.
 //
-// The first of these that applies to an error decides: it is permanent; the timeout, a newer event, or a stop has ended the context; a
-// write was fenced; it is unfinished; it is a conflict. Package retry says how joined errors are classified: a failure joined with a wait
-// is a failure.
+// If the key has failed, and an event brings the next attempt before the retry is due, a failure of that attempt does not count: the retry
+// comes at its time, unless the error has a delay of its own, and neither the backoff grows nor is the budget of attempts used up. The same
+// holds for conflicts. So when an outage of length L is over, the key is tried again within L and the first delay, and the time that its
+// attempts take, at any rate of events.
 //
-//   - Conflict: [retry.IsConflict] returns true, as for a write to an object that has changed since it was read. The cache was
-//     stale, and will most likely catch up soon. A conflict with a delay ([retry.After]) comes back after that delay. After eight
-//     conflicts in a row, further ones are failures.
+// The first of these that applies to an error decides: a newer event or a stop has ended the context; a write was fenced; the error is
+// permanent; the timeout has ended the context; the error is unfinished; it is a conflict. So even a permanent error does not park a key
+// after a stop, which is not the fault of the object: the next Run finds out. A timeout is no stop. Package retry says how joined errors are
+// classified: a failure joined with a wait or a conflict is a failure.
+//
+//   - Conflict: [retry.IsConflict] returns true, and no failure is joined, as for a write to an object that has changed since it was read.
+//     The cache was stale, and will most likely catch up soon. A conflict with a delay ([retry.After]) comes back after that delay. After
+//     eight conflicts in a row, further ones are failures. A conflict in an attempt that an event brings in the meantime does not count.
 //   - Fenced write: the error wraps [store.ErrFenced], or an error with a method Fenced() bool that returns true. A later leader
 //     has written, and this one must not retry.
 //   - Timeout: only [Config.Timeout]. If a context that reconcile derived itself ends, the outcome is Failed.
 //   - Stop: see [Controller.Run].
 //
-// The budget is MaxAttempts and MaxElapsed of Config.Queue. With MaxElapsed, no unfinished key waits past that time: its last attempt comes
+// These rules apply to [workqueue.Queue.Run] too, except for a Result, a timeout, and a newer event, which a queue does not have. There, a
+// success is not logged, and a panic is a failure.
+//
+// The budget is MaxAttempts and MaxElapsed of Config.Queue. The attempts of a key are counted until it succeeds or is parked, however long it
+// is paused, held, or unfinished in between, and from one Run to the next. With MaxElapsed, no unfinished key waits past that time: its last attempt comes
 // when the time is over. [Controller.Parked] returns all parked keys. An event or [Controller.Add] revives one with a full budget;
-// [Controller.Drop] removes it. A key is parked only after Config.GaveUp, if set, has succeeded.
+// Forget of an [Inspector] removes it. A key is parked only after Config.GaveUp, if set, has succeeded.
+//
+// A write of a key's own reconcile is no news to it: after Failed, TimedOut, Panicked, and Parked, the events of writes to a store.Store under
+// the context of the reconcile, or of GaveUp, neither end the backoff nor revive the key. So a status that says what has failed costs no
+// attempt. A change by another program that a list has merged with own writes counts. After another outcome, own writes add the key as any
+// change does; [Watch.When] filters them. The writes of [Handles], and those to a source that is not a store, do not count as own: use When.
 type Outcome int
 
 const (
@@ -95,7 +108,7 @@ func (o Outcome) failure() bool {
 // Report describes one reconcile.
 type Report[K comparable] struct {
 	Key     K
-	Attempt int // 1, plus the failures of the key since it last succeeded or was parked
+	Attempt int // 1, plus the failures of the key that count since it last succeeded or was parked
 	Outcome Outcome
 
 	// Err is the error, nil after Succeeded. A panic is a *wait.PanicError. After TimedOut, Superseded, and Canceled, Err also
@@ -124,7 +137,7 @@ type Result struct {
 // or of the function that Trace returned, is logged and changes nothing.
 type Hooks[K comparable] struct {
 	// Reconciled is called after each reconcile, while its key is still in flight. So a key with the outcome Parked is not in
-	// Controller.Parked yet, and Drop does nothing; Add revives it.
+	// Controller.Parked yet; Add revives it.
 	Reconciled func(Report[K])
 
 	// Trace is called before each reconcile, for a span around it. causes are the trace contexts of the adds that led to the reconcile, the
@@ -137,118 +150,134 @@ type Hooks[K comparable] struct {
 	Trace func(ctx context.Context, key K, causes []string) (context.Context, func(Report[K]))
 }
 
-// finish applies the consequences of an outcome. It sets told to the verdict for WaitReconciled, before a hook can end the goroutine.
-func (c *Controller[K]) finish(t *try[K], told *waiters.Verdict, result Result, outcome Outcome, err error) Report[K] {
+// finish applies the consequences of an outcome, which may change it: from the switch on, that of r counts. finish sets answer to the result for WaitReconciled, before a hook can end the goroutine.
+func (c *Controller[K]) finish(a *attempt[K], answer *waitResult, result Result, outcome Outcome, err error) Report[K] {
 	ended := time.Since(c.started)
-	r := Report[K]{Key: t.Key, Attempt: t.Ordinal, Outcome: outcome, Err: err, Duration: ended - t.began}
+	r := Report[K]{Key: a.key, Attempt: a.ordinal, Outcome: outcome, Err: err, Duration: ended - a.began}
 	switch {
 	case outcome == Succeeded:
-		c.forget(t.Key, t.Ordinal)
+		c.forget(a.key, a.ordinal)
 		if r.Retry = result.RequeueAfter; r.Retry < 0 {
 			r.Retry = 1 // the time has passed
 		}
 		if r.Retry > 0 {
-			c.agenda.After(t.Key, r.Retry, "")
+			c.pending.after(a.key, r.Retry, "")
 		}
 	case outcome == Unfinished:
-		c.resume(t, &r)
+		c.scheduleUnfinished(a, &r)
 	case outcome == Parked:
-		c.park(t, &r)
+		c.park(a, &r)
 	case outcome == Canceled && errors.Is(err, errNotOwned):
-		c.forget(t.Key, t.Ordinal)
+		c.forget(a.key, a.ordinal)
 	case outcome == Canceled && isFenced(err):
 		// Not in this Run, whose leader was replaced: the writes would be rejected repeatedly until the election notices.
-		c.agenda.NextRun(t.Key)
+		c.pending.nextRun(a.key)
 	case outcome == Canceled:
-		c.agenda.Again(t.Key)
+		c.stopped(a)
 	case outcome.failure():
-		c.retry(t, &r)
+		c.retry(a, &r)
 	}
-	*told = c.answer(r.Key, r.Outcome, r.Err)
-	t.End()
-	c.tally.Note(tally.Reconcile{
-		Outcome: int(r.Outcome), Requeued: r.Outcome == Succeeded && r.Retry > 0,
-		Panicked: outcome == Panicked, // the reconcile function, and not GaveUp
-		Fenced:   r.Err != nil && isFenced(r.Err), Took: r.Duration,
-	})
+	*answer = c.answer(r.Key, r.Outcome, r.Err)
+	a.close()
+	c.own.end(a.key, r.Outcome == Parked || r.Outcome.failure())
+	panicked := outcome == Panicked // the reconcile function, and not GaveUp
+	c.counters.note(r.Outcome, r.Outcome == Succeeded && r.Retry > 0, panicked, r.Err != nil && isFenced(r.Err), r.Duration)
+	c.history.add(r, c.started.Add(ended))
 	c.ended.Store(int64(ended))
-	c.log(t, r)
+	c.log(a, r)
 	if c.cfg.Hooks.Trace != nil {
-		c.endTrace(t, r)
+		c.endTrace(a, r)
 	}
-	c.tell(t, "Hooks.Reconciled", c.cfg.Hooks.Reconciled, r)
+	c.callHook(a, "Hooks.Reconciled", c.cfg.Hooks.Reconciled, r)
 	return r
 }
 
 // endTrace ends the trace that Hooks.Trace began. If the key will be reconciled again, that reconcile has the causes of this one too.
-func (c *Controller[K]) endTrace(t *try[K], r Report[K]) {
+func (c *Controller[K]) endTrace(a *attempt[K], r Report[K]) {
 	switch {
 	case r.Outcome == Succeeded, r.Outcome == Parked, errors.Is(r.Err, errNotOwned):
 	default:
-		c.agenda.Causes.Restore(t.Key, t.causes)
+		c.pending.causes.restore(a.key, a.causes)
 	}
-	c.tell(t, "the function that Hooks.Trace returned", t.end, r)
+	c.callHook(a, "the function that Hooks.Trace returned", a.end, r)
 }
 
-// tell passes r to a hook, unless it is nil. If the hook panics, the outcome is already in force, so tell only logs the panic.
-func (c *Controller[K]) tell(t *try[K], name string, hook func(Report[K]), r Report[K]) {
+// callHook passes r to a hook, unless it is nil. If the hook panics, the outcome is already in force, so callHook only logs the panic.
+func (c *Controller[K]) callHook(a *attempt[K], name string, hook func(Report[K]), r Report[K]) {
 	if hook == nil {
 		return
 	}
-	err := wait.Call(t, func(context.Context) error {
+	err := wait.Call(a, func(context.Context) error {
 		hook(r)
 		return nil
 	})
 	if p, ok := err.(*wait.PanicError); ok {
-		t.Log().LogAttrs(t, slog.LevelError, "a hook panicked", slog.String("hook", name),
+		a.logger().LogAttrs(a, slog.LevelError, "a hook panicked", slog.String("hook", name),
 			slog.Any("error", p), slog.String("stack", string(p.Stack)))
 	}
 }
 
-// resume schedules the key of r, which is unfinished, at the time that its error requests. It parks a key that has been unfinished for too
+// scheduleUnfinished schedules the key of r, which is unfinished, at the time that its error requests. It parks a key that has been unfinished for too
 // long.
-func (c *Controller[K]) resume(t *try[K], r *Report[K]) {
-	d, own := retry.Delay(r.Err)
-	conflict := !retry.IsNotYet(r.Err)
-	n, since := c.streaks.Unfinished(r.Key, conflict, c.budget.Elapsed > 0)
-	if conflict && !own {
-		d = streak.ConflictDelay << (n - 1)
+func (c *Controller[K]) scheduleUnfinished(a *attempt[K], r *Report[K]) {
+	kind := outcome.Conflict
+	if retry.IsNotYet(r.Err) {
+		kind = outcome.NotYet
 	}
-	if c.budget.Elapsed > 0 {
-		left := c.budget.Left(since, t.FirstFailure)
-		if left <= 0 {
-			c.park(t, r)
-			return
-		}
-		if d <= 0 || d > left { // the last attempt comes when the time is over
-			d = left
-		}
-	}
-	if r.Retry = max(d, 0); r.Retry > 0 {
-		c.agenda.After(r.Key, r.Retry, r.Err.Error())
+	delay, _ := retry.Delay(r.Err)
+	ok := false
+	c.unfinished.edit(r.Key, func(state *unfinishedKey) {
+		r.Retry, ok = state.Continue(kind, delay, c.budget, a.firstFailure)
+	})
+	switch {
+	case !ok:
+		c.park(a, r)
+	case r.Retry > 0:
+		c.pending.after(r.Key, r.Retry, r.Err.Error())
 	}
 }
 
 // retry schedules the next attempt of the key of r, which has failed. It parks a key whose budget is spent.
-func (c *Controller[K]) retry(t *try[K], r *Report[K]) {
-	since := c.streaks.Failed(r.Key, retry.IsConflict(r.Err))
-	if c.budget.Spent(t.Ordinal, since, t.FirstFailure) || c.streaks.IsProbe(r.Key) {
-		c.park(t, r)
+func (c *Controller[K]) retry(a *attempt[K], r *Report[K]) {
+	conflict := r.Outcome == Failed && outcome.Of(r.Err, false, false) == outcome.Conflict // one too many in a row
+	state := c.unfinished.failed(r.Key, conflict)
+	failures, untilRetry := a.ordinal, c.pending.untilRetry(r.Key)
+	if untilRetry > 0 { // an event brought this attempt, so it does not count
+		failures--
+	}
+	if state.parkFailed || c.budget.Spent(failures, a.firstFailure, state.Unfinished) {
+		c.park(a, r)
 		return
 	}
-	d, own := time.Duration(0), false
+	d, given := time.Duration(0), false
 	if r.Outcome != Panicked {
-		d, own = retry.Delay(r.Err)
+		d, given = retry.Delay(r.Err)
 	}
-	if !own {
-		d = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
+	if !given {
+		d = c.backoff(a, failures)
+		if untilRetry > 0 {
+			d = min(d, untilRetry)
+		}
 	}
 	r.Retry = d
-	c.agenda.Retry(r.Key, d, r.Err.Error())
+	c.pending.retry(r.Key, d, r.Err.Error())
+}
+
+// backoff returns how long the key of a waits after this number of failures. If the limiter panics, the wait is that of the default limiter.
+func (c *Controller[K]) backoff(a *attempt[K], failures int) (d time.Duration) {
+	err := wait.Call(a, func(context.Context) error {
+		d = workqueue.Backoff(c.cfg.Queue.RateLimiter, a.key, failures)
+		return nil
+	})
+	if p, ok := err.(*wait.PanicError); ok {
+		a.logger().LogAttrs(a, slog.LevelError, "Config.Queue.RateLimiter panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+		d = workqueue.Backoff[K](nil, a.key, failures)
+	}
+	return max(d, 0)
 }
 
 // log logs the reconcile, since no caller receives its error.
-func (c *Controller[K]) log(t *try[K], r Report[K]) {
+func (c *Controller[K]) log(a *attempt[K], r Report[K]) {
 	level, message := slog.LevelDebug, "reconciled"
 	switch r.Outcome {
 	case Unfinished:
@@ -271,7 +300,7 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 			level, message = slog.LevelWarn, "reconcile fenced, left to the next run"
 		}
 	}
-	if !c.cfg.Logger.Enabled(t, level) {
+	if !c.cfg.Logger.Enabled(a, level) {
 		return
 	}
 	attrs := []slog.Attr{slog.Duration("duration", r.Duration)}
@@ -285,65 +314,64 @@ func (c *Controller[K]) log(t *try[K], r Report[K]) {
 	if ok || r.Outcome == Panicked && errors.As(r.Err, &p) {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
-	t.Log().LogAttrs(t, level, message, attrs...)
+	a.logger().LogAttrs(a, level, message, attrs...)
 }
 
 // Parked returns the parked keys, the longest parked first: the error was one of [retry.Permanent], or the key has spent its budget.
-// [Controller.Snapshot] returns the reasons. A parked key is not retried until [Controller.Add] or an event revives it with a full budget.
+// [Controller.Inspect] shows the reasons. A parked key is not retried until [Controller.Add] or an event revives it with a full budget. An
+// event of its own writes does not: see [Outcome].
 func (c *Controller[K]) Parked() []K { return c.queue.Parked() }
 
-// Drop removes a parked key. It reports whether the key was parked.
-func (c *Controller[K]) Drop(key K) bool { return c.queue.DropParked(key) }
-
 // park parks the key of r, unless Config.GaveUp fails.
-func (c *Controller[K]) park(t *try[K], r *Report[K]) {
+func (c *Controller[K]) park(a *attempt[K], r *Report[K]) {
 	if c.cfg.GaveUp != nil {
-		if err := c.gaveUp(t, r.Err); err != nil {
-			c.parkLater(t, r, err)
+		if err := c.callGaveUp(a, r.Err); err != nil {
+			c.parkLater(a, r, err)
 			return
 		}
 	}
-	c.streaks.Parked(r.Key, c.agenda.Of(r.Key).Dirty)
-	c.agenda.Park(r.Key, r.Err.Error())
+	c.unfinished.end(r.Key)
+	c.pending.park(r.Key, r.Err.Error())
 	r.Outcome, r.Retry = Parked, 0
 }
 
 // parkLater schedules the key of r again because Config.GaveUp has failed. That does not count as an attempt, so the budget stays spent.
 // After a stop or a fenced write, the key is left to the next Run.
-func (c *Controller[K]) parkLater(t *try[K], r *Report[K], failed error) {
-	stop := context.Cause(t.Work)
+func (c *Controller[K]) parkLater(a *attempt[K], r *Report[K], failed error) {
+	c.unfinished.parkFailed(r.Key)
+	stop := context.Cause(a.work)
 	if stop == nil {
-		stop = term.Err(t.Work)
+		stop = leadershipErr(a.work)
 	}
 	switch fenced := isFenced(failed); {
 	case stop != nil || fenced:
 		if r.Outcome, r.Err = Canceled, fmt.Errorf("%w; GaveUp: %w", r.Err, failed); fenced {
-			c.agenda.NextRun(r.Key)
+			c.pending.nextRun(r.Key)
 		} else {
-			c.agenda.Again(r.Key)
+			c.stopped(a)
 		}
 	default:
 		if !r.Outcome.failure() {
 			r.Outcome = Failed
 		}
 		r.Err = fmt.Errorf("%w; GaveUp: %w", r.Err, failed)
-		var told bool
-		if r.Retry, told = retry.Delay(failed); !told {
-			r.Retry = max(workqueue.Backoff(c.cfg.Queue.RateLimiter, r.Key, r.Attempt), 0)
+		var given bool
+		if r.Retry, given = retry.Delay(failed); !given {
+			r.Retry = c.backoff(a, r.Attempt)
 		}
-		c.agenda.After(r.Key, r.Retry, r.Err.Error())
+		c.pending.after(r.Key, r.Retry, r.Err.Error())
 	}
 }
 
-// gaveUp calls Config.GaveUp with the error that ended the last attempt, in a context with a new Config.Timeout.
-func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
-	if t.lastWord { // GaveUp has called runtime.Goexit
+// callGaveUp calls Config.GaveUp with the error that ended the last attempt, in a context with a new Config.Timeout.
+func (c *Controller[K]) callGaveUp(a *attempt[K], cause error) (err error) {
+	if a.givingUp { // GaveUp has called runtime.Goexit
 		return errGoexit
 	}
-	if err := term.Err(t.Work); err != nil {
+	if err := leadershipErr(a.work); err != nil {
 		return err
 	}
-	ctx := t.LastWord()
+	ctx := a.forGaveUp()
 	if c.cfg.Timeout > 0 {
 		limited, cancel := context.WithTimeoutCause(ctx.Context, c.cfg.Timeout, c.tooLong)
 		defer cancel()
@@ -352,18 +380,18 @@ func (c *Controller[K]) gaveUp(t *try[K], cause error) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	t.lastWord = true
+	a.givingUp = true
 	defer func() {
 		if v := recover(); v != nil {
-			t.lastWord = false
+			a.givingUp = false
 			p := &wait.PanicError{Value: v, Stack: debug.Stack()}
-			t.Log().LogAttrs(ctx, slog.LevelError, "Config.GaveUp panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
+			a.logger().LogAttrs(ctx, slog.LevelError, "Config.GaveUp panicked", slog.Any("error", p), slog.String("stack", string(p.Stack)))
 			err = p
 		}
 	}()
-	if err = c.cfg.GaveUp(ctx, t.Key, cause); err != nil {
+	if err = c.cfg.GaveUp(ctx, a.key, cause); err != nil {
 		checkError(err)
 	}
-	t.lastWord = false
+	a.givingUp = false
 	return err
 }

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/fence"
+	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/wait"
@@ -79,7 +84,7 @@ var endings = []struct {
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Minute), retry.Permanent(errBoom))
 	},
-	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Canceled, err: errBoom, forgets: 1,
 }, {
 	name: "a conflict",
 	end: func(context.Context, string) (controller.Result, error) {
@@ -99,11 +104,41 @@ var endings = []struct {
 	},
 	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: time.Minute,
 }, {
+	name: "a conflict, and a failure",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, errors.Join(errBoom, errConflict)
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: errConflict, again: 7 * time.Second, whens: 1,
+}, {
+	name: "a conflict, and a failure inside",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, fmt.Errorf("put: %w", errors.Join(errConflict, fmt.Errorf("close: %w", errBoom)))
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: errConflict, again: 7 * time.Second, whens: 1,
+}, {
+	name: "a conflict, and not yet",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Hour), errConflict)
+	},
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: 5 * time.Millisecond,
+}, {
+	name: "a conflict, not yet, and a failure",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, errors.Join(retry.NotYet(errBoom, time.Hour), errConflict, errBoom)
+	},
+	outcome: controller.Failed, stopped: controller.Canceled, err: errConflict, again: 7 * time.Second, whens: 1,
+}, {
+	name: "two conflicts",
+	end: func(context.Context, string) (controller.Result, error) {
+		return controller.Result{}, errors.Join(errConflict, store.ErrConflict)
+	},
+	outcome: controller.Unfinished, stopped: controller.Canceled, err: errConflict, again: 5 * time.Millisecond,
+}, {
 	name: "a permanent conflict",
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, retry.Permanent(errConflict)
 	},
-	outcome: controller.Parked, stopped: controller.Parked, err: errConflict, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Canceled, err: errConflict, forgets: 1,
 }, {
 	name: "Goexit",
 	end: func(context.Context, string) (controller.Result, error) {
@@ -140,13 +175,13 @@ var endings = []struct {
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{RequeueAfter: time.Minute}, fmt.Errorf("wrapped: %w", retry.Permanent(errBoom))
 	},
-	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Canceled, err: errBoom, forgets: 1,
 }, {
 	name: "permanent error with its own delay",
 	end: func(context.Context, string) (controller.Result, error) {
 		return controller.Result{}, retry.Permanent(delayed{time.Hour})
 	},
-	outcome: controller.Parked, stopped: controller.Parked, err: delayed{time.Hour}, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Canceled, err: delayed{time.Hour}, forgets: 1,
 }, {
 	name:    "panic",
 	end:     func(context.Context, string) (controller.Result, error) { panic(errBoom) },
@@ -190,7 +225,28 @@ var endings = []struct {
 		<-ctx.Done()
 		return controller.Result{}, retry.Permanent(errBoom)
 	},
-	outcome: controller.Parked, stopped: controller.Parked, err: errBoom, forgets: 1,
+	outcome: controller.Parked, stopped: controller.Canceled, err: errBoom, forgets: 1,
+}, {
+	name: "the error of the context, permanent",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, retry.Permanent(fmt.Errorf("call: %w", ctx.Err()))
+	},
+	outcome: controller.Parked, stopped: controller.Canceled, err: context.DeadlineExceeded, forgets: 1,
+}, {
+	name: "the cause of the context, permanent",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, retry.Permanent(context.Cause(ctx))
+	},
+	outcome: controller.Parked, stopped: controller.Canceled, err: controller.ErrTimeout, forgets: 1,
+}, {
+	name: "the error of the context, with a delay",
+	end: func(ctx context.Context, _ string) (controller.Result, error) {
+		<-ctx.Done()
+		return controller.Result{}, retry.After(ctx.Err(), time.Hour)
+	},
+	outcome: controller.TimedOut, stopped: controller.Canceled, err: context.DeadlineExceeded, again: time.Hour,
 }, {
 	name: "timeout and success",
 	end: func(ctx context.Context, _ string) (controller.Result, error) {
@@ -279,8 +335,8 @@ func TestEachOutcome(t *testing.T) {
 				assert.Equal(t, []string{"a"}, c.Parked(), "one list has all parked keys")
 				assert.Equal(t, workqueue.Parked, c.Snapshot()[0].State)
 				assert.Equal(t, report.Err.Error(), c.Snapshot()[0].Reasons[0].Text)
-				assert.True(t, c.Drop("a"))
-				assert.False(t, c.Drop("a"))
+				c.Inspect().Forget("a")
+				assert.Empty(t, c.Parked())
 			}
 			assert.Equal(t, workqueue.Stats{}, c.Stats().Queue, "nothing is left")
 			c.CheckInvariants(t)
@@ -480,4 +536,422 @@ func TestOutcomesHaveNames(t *testing.T) {
 	assert.Equal(t, "Canceled", controller.Canceled.String())
 	assert.Equal(t, "Outcome(0)", controller.Outcome(0).String())
 	assert.Equal(t, "Outcome(9)", (controller.Canceled + 1).String())
+}
+
+// Errors whose methods do not work with a nil pointer. A function that returns a variable of such a type returns one that is not
+// nil.
+type (
+	nilError   struct{ text string }
+	nilUnwrap  struct{ err error }
+	nilAfter   struct{ d time.Duration }
+	nilIs      struct{ err error }
+	nilConvert struct{ err error }
+)
+
+func (e *nilError) Error() string             { return e.text }
+func (*nilUnwrap) Error() string              { return "" }
+func (e *nilUnwrap) Unwrap() error            { return e.err }
+func (*nilAfter) Error() string               { return "" }
+func (e *nilAfter) RetryAfter() time.Duration { return e.d }
+func (*nilIs) Error() string                  { return "" }
+func (e *nilIs) Is(target error) bool         { return e.err == target }
+func (*nilConvert) Error() string             { return "" }
+func (e *nilConvert) As(any) bool             { return e.err == nil }
+
+// nilErrors are errors with a method that panics, by its name.
+func nilErrors() map[string]error {
+	return map[string]error{
+		"Error": (*nilError)(nil), "Unwrap": (*nilUnwrap)(nil), "RetryAfter": (*nilAfter)(nil), "Is": (*nilIs)(nil),
+		"As": (*nilConvert)(nil),
+	}
+}
+
+func TestPanickingErrorMethodIsReconcilePanic(t *testing.T) {
+	for method, broken := range nilErrors() {
+		bubble(t, method, func(t *testing.T) {
+			attempts := 0
+			c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+				if attempts++; attempts == 1 {
+					return controller.Result{RequeueAfter: time.Hour}, broken
+				}
+				return controller.Result{}, nil
+			})
+			looptest.Start(t, c.Run)
+			c.Add("a")
+			synctest.Wait()
+			first := reports.Take()
+			require.Len(t, first, 1)
+			assert.Equal(t, controller.Panicked, first[0].Outcome)
+			var p *wait.PanicError
+			require.ErrorAs(t, first[0].Err, &p)
+			assert.Contains(t, string(p.Stack), "."+method+"(", "the stack names the method")
+			time.Sleep(time.Second)
+			second := reports.Take()
+			require.Len(t, second, 1)
+			assert.Equal(t, controller.Succeeded, second[0].Outcome)
+		})
+	}
+}
+
+func TestPanickingErrorMethodIsMapperPanic(t *testing.T) {
+	for method, broken := range nilErrors() {
+		bubble(t, method, func(t *testing.T) {
+			var attempts atomic.Int64
+			s := newSource(object{Key: "a"})
+			inf := newInformer("things", s)
+			looptest.Start(t, inf.Run)
+			logged := &looptest.Text{}
+			c, reports := newController(t, controller.Config[string]{Logger: looptest.Logger(logged)}, noop, controller.Watches(inf, func(_ context.Context, o object) ([]string, error) {
+				if attempts.Add(1) <= 2 {
+					return nil, broken
+				}
+				return []string{o.Key}, nil
+			}))
+			looptest.Start(t, c.Run)
+			time.Sleep(time.Second)
+			assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
+			if method != "Is" { // which is never called
+				assert.Contains(t, logged.String(), "."+method+"(")
+			}
+		})
+	}
+}
+
+// brokenBook is an expectation that panics in the nth call of Expires, and in the calls after it, until it is mended.
+type brokenBook struct {
+	n      int
+	calls  int
+	mended atomic.Bool
+}
+
+func (b *brokenBook) Expires(string) (time.Time, bool) {
+	if b.calls++; b.calls >= b.n && !b.mended.Load() {
+		panic("no page")
+	}
+	return time.Time{}, !b.mended.Load()
+}
+
+func (*brokenBook) Notify(func(string)) (stop func()) { return func() {} }
+
+func TestPanicOfUserCodeBeforeReconcileIsReconcilePanic(t *testing.T) {
+	var book *brokenBook
+	for name, cfg := range map[string]func() controller.Config[string]{
+		"Expires": func() controller.Config[string] {
+			book = &brokenBook{n: 1}
+			return controller.Config[string]{Expectations: []controller.Expectations[string]{book}}
+		},
+		"second Expires": func() controller.Config[string] {
+			book = &brokenBook{n: 2}
+			return controller.Config[string]{Expectations: []controller.Expectations[string]{book}}
+		},
+		"Trace": func() (cfg controller.Config[string]) {
+			book = &brokenBook{}
+			cfg.Hooks.Trace = func(ctx context.Context, _ string, causes []string) (context.Context, func(controller.Report[string])) {
+				assert.Equal(t, []string{"cause"}, causes, "also after the panic")
+				if !book.mended.Load() {
+					panic("no page")
+				}
+				return ctx, nil
+			}
+			return cfg
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			reconciles := 0
+			c, reports := newController(t, cfg(), func(context.Context, string) (controller.Result, error) {
+				reconciles++
+				return controller.Result{}, nil
+			})
+			looptest.Start(t, c.Run)
+			c.AddWith("a", controller.AddOptions{Trace: "cause"})
+			synctest.Wait()
+			all := reports.Take()
+			require.Len(t, all, 1)
+			assert.Equal(t, controller.Panicked, all[0].Outcome)
+			var p *wait.PanicError
+			require.ErrorAs(t, all[0].Err, &p)
+			assert.Equal(t, "no page", p.Value)
+			assert.Contains(t, string(p.Stack), "outcome_test.go")
+			assert.EqualValues(t, 1, c.Stats().Panics)
+			assert.Zero(t, reconciles)
+			book.mended.Store(true)
+			time.Sleep(time.Minute)
+			all = reports.Take()
+			require.Len(t, all, 1)
+			assert.Equal(t, controller.Succeeded, all[0].Outcome)
+			assert.Equal(t, 2, all[0].Attempt)
+			assert.Zero(t, c.Stats().Held)
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+// A replica does not retry a key of another one, whatever its own expectations do.
+func TestPanicOfExpectationsLeavesKeyToItsOwner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{&brokenBook{n: 1}}}, noop)
+		c.Share(noSlots{})
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		assert.Empty(t, reports.Take())
+		assert.Zero(t, c.Stats().Queue.Delayed)
+	})
+}
+
+func TestPanicOfHookAfterReconcileIsLogged(t *testing.T) {
+	for _, hook := range []string{"Hooks.Reconciled", "the function that Hooks.Trace returned"} {
+		bubble(t, hook, func(t *testing.T) {
+			var out looptest.Text
+			cfg := controller.Config[string]{Logger: looptest.Logger(&out)}
+			told := 0
+			panics := func(r controller.Report[string]) {
+				told++
+				panic(errors.New("no dashboard"))
+			}
+			if hook == "Hooks.Reconciled" {
+				cfg.Hooks.Reconciled = panics
+			} else {
+				cfg.Hooks.Trace = func(ctx context.Context, _ string, _ []string) (context.Context, func(controller.Report[string])) {
+					return ctx, panics
+				}
+			}
+			c, err := controller.New("test", noop, cfg)
+			require.NoError(t, err)
+			looptest.Start(t, c.Run)
+			require.NoError(t, c.WaitReconciled(t.Context(), "a"), "it has succeeded")
+			require.NoError(t, c.WaitReconciled(t.Context(), "a"), "and the worker still works")
+			assert.Equal(t, 2, told)
+			assert.Contains(t, out.String(), `msg="a hook panicked"`)
+			assert.Contains(t, out.String(), hook)
+			assert.Contains(t, out.String(), "outcome_test.go", "the stack")
+			assert.EqualValues(t, 2, c.Stats().Outcomes[controller.Succeeded])
+			assert.Zero(t, c.Stats().Panics)
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+// brokenNotify is an expectation that panics in Notify.
+type brokenNotify struct{}
+
+func (brokenNotify) Expires(string) (at time.Time, waiting bool) { return at, false }
+func (brokenNotify) Notify(func(key string)) (stop func())       { panic(errBoom) }
+
+// A manager recovers the panic, and may call Run again.
+func TestPanicOfRunLeavesNothingBehind(t *testing.T) {
+	for name, broken := range map[string]func(inf *informer.Informer[string, object]) *controller.Controller[string]{
+		"Notify": func(inf *informer.Informer[string, object]) *controller.Controller[string] {
+			return must(controller.New("test", noop, controller.Config[string]{
+				Logger: quiet, Expectations: []controller.Expectations[string]{brokenNotify{}},
+			}, controller.For(inf)))
+		},
+		"a handler": func(inf *informer.Informer[string, object]) *controller.Controller[string] {
+			return must(controller.New("test", noop, controller.Config[string]{Logger: quiet}, controller.For(inf),
+				controller.Handles(inf, func(func(string)) informer.Handler[string, object] { panic(errBoom) })))
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			inf := newInformer("things", newSource(object{Key: "a"}))
+			looptest.Start(t, inf.Run)
+			c := broken(inf)
+			for range 2 {
+				assert.PanicsWithValue(t, errBoom, func() { _ = c.Run(t.Context()) })
+				synctest.Wait()
+				assert.Zero(t, inf.Stats().Handlers)
+				assert.False(t, c.Stats().Running)
+			}
+		})
+	}
+}
+
+func TestOnlyNewEventsCancelReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "a"}, object{Key: "b"})
+		inf := must(informer.New(s, keyOf, informer.Config{ResyncPeriod: time.Hour}))
+		looptest.Start(t, inf.Run)
+		n := 0
+		var ended []time.Duration
+		began := time.Now()
+		c, _ := newController(t, controller.Config[string]{CancelSuperseded: true}, func(ctx context.Context, key string) (controller.Result, error) {
+			if key == "a" {
+				if n++; n == 1 {
+					<-ctx.Done()
+					ended = append(ended, time.Since(began))
+				}
+			}
+			return controller.Result{}, ctx.Err()
+		}, controller.For(inf))
+		looptest.Start(t, c.Run)
+		time.Sleep(90 * time.Minute)
+		assert.Empty(t, ended, "a resync does not cancel it")
+		s.set(object{Key: "b", Value: 1})
+		synctest.Wait()
+		assert.Empty(t, ended, "another key does not")
+		s.set(object{Key: "a", Value: 1})
+		synctest.Wait()
+		assert.Equal(t, []time.Duration{90 * time.Minute}, ended)
+		assert.Equal(t, 2, n)
+	})
+}
+
+func TestAddDoesNotCancelReconcileByDefault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, slow)
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		c.Add("a")
+		time.Sleep(time.Minute)
+		for _, r := range reports.Take() {
+			assert.Equal(t, controller.Succeeded, r.Outcome)
+			assert.Equal(t, time.Second, r.Duration)
+		}
+	})
+}
+
+func TestBusyKeyIsEventuallyReconciled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
+		looptest.Start(t, c.Run)
+		for range 30 {
+			c.Add("a")
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		superseded := []int{0}
+		for _, r := range reports.Take() {
+			if r.Outcome == controller.Succeeded {
+				superseded = append(superseded, 0)
+			} else {
+				require.Equal(t, controller.Superseded, r.Outcome)
+				superseded[len(superseded)-1]++
+			}
+		}
+		assert.Equal(t, []int{8, 8, 7, 0}, superseded, "30 events, the last of which is final")
+		c.CheckInvariants(t)
+	})
+}
+
+func TestAddDuringDrainSupersedesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{CancelSuperseded: true}, slow)
+		r := looptest.Start(t, c.Run)
+		c.Add("a")
+		synctest.Wait()
+		r.Cancel()
+		synctest.Wait()
+		c.Add("a")
+		require.NoError(t, r.Stop())
+		assert.Equal(t, controller.Succeeded, reports.Take()[0].Outcome, "work in flight is finished")
+		assert.Equal(t, 1, c.Stats().Queue.Ready, "added keys are left to the next run")
+		c.CheckInvariants(t)
+	})
+}
+
+// An Add that is held up until its key was handed out must not cancel the reconcile that it has caused. Nothing else would repeat it.
+func TestLateAddDoesNotCancelItsOwnReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := controller.Config[string]{CancelSuperseded: true}
+		cfg.Queue.Hooks.Added = func(string, int) { time.Sleep(time.Millisecond) } // the worker is faster
+		c, reports := newController(t, cfg, slow)
+		looptest.Start(t, c.Run)
+		c.Add("a")
+		assert.Equal(t, 1, c.Stats().Queue.InProcess)
+		time.Sleep(time.Minute)
+		all := reports.Take()
+		require.Len(t, all, 1)
+		assert.Equal(t, controller.Succeeded, all[0].Outcome)
+	})
+}
+
+// fenced is an error of a third-party store.
+type fenced bool
+
+func (fenced) Error() string  { return "fenced" }
+func (f fenced) Fenced() bool { return bool(f) }
+
+func TestFencedWriteIsNotRetriedBySameRun(t *testing.T) {
+	for name, refused := range map[string]error{
+		"store":      &store.Error{Op: "update", Kind: "sites", Key: "a", Err: store.ErrFenced},
+		"sqllease":   sqllease.ErrFenced,
+		"redislease": redislease.ErrFenced,
+		"fence":      fence.ErrStale,
+		"others":     fenced(true),
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var out looptest.Text
+			c, reports := newController(t, controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 1}, Logger: looptest.Logger(&out)},
+				func(context.Context, string) (controller.Result, error) {
+					return controller.Result{}, fmt.Errorf("write: %w", refused)
+				})
+			r := looptest.Start(t, c.Run)
+			c.Add("a")
+			time.Sleep(48 * time.Hour)
+			all := reports.Take()
+			require.Len(t, all, 1, "this leader was replaced")
+			assert.Equal(t, controller.Canceled, all[0].Outcome)
+			assert.Zero(t, all[0].Retry)
+			require.ErrorIs(t, all[0].Err, refused)
+			assert.Contains(t, out.String(), `level=WARN msg="reconcile fenced, left to the next run"`)
+			require.NoError(t, c.WaitIdle(t.Context()))
+			c.Add("a")
+			synctest.Wait()
+			assert.Len(t, reports.Take(), 1, "an event triggers another check")
+			assert.Empty(t, c.Parked())
+			require.NoError(t, r.Stop())
+
+			looptest.Start(t, c.Run)
+			synctest.Wait()
+			all = reports.Take()
+			require.Len(t, all, 1, "the next run does it at once")
+			assert.Equal(t, 1, all[0].Attempt, "it has not failed")
+			c.CheckInvariants(t)
+		})
+	}
+}
+
+func TestFencedStepIsLeftToNextRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, store.ErrFenced
+		})
+		c.Add("a")
+		_, ok := next(t.Context(), c)
+		assert.True(t, ok)
+		_, ok = next(t.Context(), c)
+		assert.False(t, ok)
+		reports.Take()
+		looptest.Start(t, c.Run)
+		synctest.Wait()
+		assert.Len(t, reports.Take(), 1, "a run does it at once")
+	})
+}
+
+func TestErrorNotFencedIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, reports := newController(t, controller.Config[string]{}, func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, fenced(false)
+		})
+		c.Add("a")
+		next(t.Context(), c)
+		assert.Equal(t, controller.Failed, reports.Take()[0].Outcome)
+	})
+}
+
+// Neither a stop nor a later leader is the fault of the object.
+func TestPermanentErrorOfFencedWriteParksNothing(t *testing.T) {
+	for name, err := range map[string]error{
+		"wrapped": retry.Permanent(store.ErrFenced), "joined": errors.Join(retry.Permanent(errBoom), fenced(true)),
+		"joined with a failure": errors.Join(fenced(false), errBoom, fenced(true)),
+	} {
+		bubble(t, name, func(t *testing.T) {
+			cfg := controller.Config[string]{GaveUp: func(context.Context, string, error) error { t.Error("called"); return nil }}
+			c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, err })
+			c.Add("a")
+			next(t.Context(), c)
+			assert.Equal(t, controller.Canceled, reports.Take()[0].Outcome)
+			assert.Empty(t, c.Parked())
+		})
+	}
 }

@@ -27,7 +27,7 @@ func TestErrorAfterLostSlotSkipsKey(t *testing.T) {
 		want controller.Outcome
 	}{
 		{errBoom, controller.Canceled},
-		{retry.Permanent(errBoom), controller.Parked},
+		{retry.Permanent(errBoom), controller.Canceled},
 		{nil, controller.Succeeded},
 	} {
 		bubble(t, test.want.String(), func(t *testing.T) {
@@ -56,6 +56,7 @@ func TestErrorAfterLostSlotSkipsKey(t *testing.T) {
 			assert.Equal(t, 7, report.Key)
 			assert.Equal(t, test.want, report.Outcome)
 			if test.want == controller.Canceled {
+				require.ErrorIs(t, report.Err, controller.ErrNotOwned, "it is not left to the next Run: the next owner has it")
 				require.ErrorIs(t, report.Err, leaderelect.ErrLeaseExpired)
 				require.ErrorIs(t, report.Err, errBoom)
 			}

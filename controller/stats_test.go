@@ -7,17 +7,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
-	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestStatsCountReconcilesByOutcome(t *testing.T) {
@@ -87,10 +86,10 @@ func TestStatsReportAgeOfOldestReadyKey(t *testing.T) {
 
 func TestStatsReportWhatHoldsKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		children := must(expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: time.Hour}))
-		disks := must(expectations.NewVersions(expectations.Config[string]{TTL: time.Second, Logger: quiet}))
+		children := expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: time.Hour})
+		disks := expectations.NewVersions(expectations.Config[string]{TTL: time.Second, Logger: quiet})
 		w := newWriter(t, controller.Config[string]{Expectations: []controller.Expectations[string]{children, disks}, Logger: quiet})
-		none := map[string]int{"pause": 0, "drain": 0, "cache things": 0, "expectations children": 0, "expectations 2": 0}
+		none := map[string]int{"pause": 0, "drain": 0, "unread things": 0, "cache things": 0, "expectations children": 0, "expectations 2": 0}
 		with := func(held map[string]int) map[string]int {
 			all := map[string]int{}
 			for reason := range none {
@@ -102,8 +101,7 @@ func TestStatsReportWhatHoldsKeys(t *testing.T) {
 
 		w.c.PauseKey("p")
 		w.c.Add("p")
-		assert.Equal(t, none, w.c.Stats().HeldBy, "it was never tried")
-		w.c.Step(t.Context(), "p")
+		assert.NotContains(t, w.c.Ready(), "p")
 		assert.Equal(t, with(map[string]int{"pause": 1}), w.c.Stats().HeldBy)
 		assert.Equal(t, 1, w.c.Stats().Held)
 
@@ -157,7 +155,7 @@ func TestCacheLagLastsUntilCacheShowsWrite(t *testing.T) {
 
 		w.write(t, objects, 4)
 		time.Sleep(2 * time.Second)
-		w.tell = func(ctx context.Context) { written.Tell(ctx, objects.Kind, objects.DB, 5) }
+		w.tell = func(ctx context.Context) { reconcile.ReportWrite(ctx, objects.Kind, objects.DB, 5) }
 		w.c.Add("b")
 		_, ok := w.c.Step(t.Context(), "b")
 		require.True(t, ok)
@@ -196,7 +194,7 @@ func TestCacheLagOfDrainEndsWithRun(t *testing.T) {
 		release := make(chan struct{})
 		c, _ := newController(t, controller.Config[string]{}, func(ctx context.Context, _ string) (controller.Result, error) {
 			<-release
-			written.Tell(ctx, objects.Kind, objects.DB, 9)
+			reconcile.ReportWrite(ctx, objects.Kind, objects.DB, 9)
 			return controller.Result{}, nil
 		}, controller.For(inf))
 		r := looptest.Start(t, c.Run)
@@ -207,5 +205,51 @@ func TestCacheLagOfDrainEndsWithRun(t *testing.T) {
 		require.NoError(t, r.Stop())
 		time.Sleep(time.Hour)
 		assert.Empty(t, c.Stats().CacheLag, "nobody follows the cache anymore")
+	})
+}
+
+// restore makes s a copy from a backup, which has only its first object, at version 1.
+func (s *source) restore() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events = s.events[:1]
+	first := s.events[0].Object
+	s.objects = map[string]object{first.Key: first}
+}
+
+func TestKeyWaitsForWritesAfterVersionsWentBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(object{Key: "first"})
+		for range 9 {
+			s.set(object{Key: "child"})
+		}
+		inf := newInformer("things", s)
+		versions := expectations.NewVersions(expectations.Config[string]{TTL: -1})
+		c, reports := newController(t, controller.Config[string]{Expectations: []controller.Expectations[string]{versions}}, noop)
+		inf.OnVersion(func(v informer.Version) { versions.VersionObserved(uint64(v)) }) // before Run: it misses no version
+		running := looptest.Start(t, inf.Run)
+		looptest.Start(t, c.Run)
+		synctest.Wait()
+		versions.ExpectVersion("old", 12) // a write to the old history, which is lost with it
+		c.Add("old")
+		synctest.Wait()
+		require.Empty(t, reports.Take())
+		s.restore()
+		inf.Reset()
+		synctest.Wait()
+		require.EqualValues(t, 1, inf.Version())
+		assert.Equal(t, []string{"old"}, keysOf(reports.Take()), "its version belongs to no history anymore")
+
+		versions.ExpectVersion("a", 3)
+		c.Add("a")
+		time.Sleep(time.Hour)
+		require.Empty(t, reports.Take(), "the cache does not show version 3 yet")
+		s.set(object{Key: "child"})
+		synctest.Wait()
+		require.Empty(t, reports.Take())
+		s.set(object{Key: "child"})
+		synctest.Wait()
+		assert.Equal(t, []string{"a"}, keysOf(reports.Take()))
+		running.Stop()
 	})
 }

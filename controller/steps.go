@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"sync"
-
-	"github.com/setpoint-go/setpoint/controller/internal/term"
 )
 
 // Connect attaches the watches of c to their informers, as Run does, but starts no worker. It is for tests and simulations that
 // control the order of events: they reconcile the keys of [Controller.Ready] with [Controller.Step]. If [informer.Steps] drives an
-// informer, its keys are added when its handlers are called.
+// informer, Apply adds the keys of [For] and [Owns], and Deliver calls the handlers of [Watches] and [Handles].
 //
 //	disconnect, err := c.Connect(ctx)
 //	defer disconnect()
@@ -37,7 +35,7 @@ func (c *Controller[K]) Connect(ctx context.Context) (disconnect func(), err err
 		c.leaveConnect()
 		return nil, fmt.Errorf("controller: connect %q: %w", c.name, err)
 	}
-	unsubscribe := c.agenda.Start()
+	unsubscribe := c.pending.start()
 	return sync.OnceFunc(func() {
 		stopInputs()
 		unfollow()
@@ -65,7 +63,7 @@ func (c *Controller[K]) leaveConnect() {
 
 // Ready returns the keys that may be reconciled now, in the order in which Run would reconcile them: by priority, with aging, and first
 // come, first served. It returns none while c is paused, or is connected and not synced. [Controller.Step] may still find that a key must
-// wait: the key is paused, its expectations are not met, or Config.Queue.DispatchLimit delays it.
+// wait: it was paused after it was added, its expectations are not met, or Config.Queue.DispatchLimit delays it.
 func (c *Controller[K]) Ready() []K {
 	if !c.mayStep() {
 		return nil
@@ -82,7 +80,7 @@ func (c *Controller[K]) Ready() []K {
 func (c *Controller[K]) Step(ctx context.Context, key K) (report Report[K], ok bool) {
 	c.enterStep()
 	defer c.leaveStep()
-	if !c.mayStep() || ctx.Err() != nil || term.Err(ctx) != nil {
+	if !c.mayStep() || ctx.Err() != nil || leadershipErr(ctx) != nil {
 		return report, false
 	}
 	c.releaseMet()
@@ -113,13 +111,13 @@ func (c *Controller[K]) mayStep() bool {
 	c.mu.Lock()
 	paused, connected := c.paused, c.connected
 	c.mu.Unlock()
-	return !paused && (!connected || c.inputs.Synced())
+	return !paused && (!connected || c.inputs.synced())
 }
 
 // releaseMet adds the held keys whose expectations are met: between steps, no goroutine does so.
 func (c *Controller[K]) releaseMet() {
-	if c.mirrors.Active() && !c.inputs.Started() {
-		c.mirrors.CatchUp() // c does not follow them
+	if c.caches.active.Load() && !c.inputs.started() {
+		c.caches.observeNow() // c does not follow them
 	}
-	c.agenda.ReleaseMet()
+	c.pending.releaseMet(-1)
 }

@@ -208,8 +208,7 @@ func TestHeldKeyKeepsItsCauses(t *testing.T) {
 	})
 	bubble(t, "expecting", func(t *testing.T) {
 		tr, cfg := traced()
-		expected, err := expectations.NewCounted(expectations.Config[string]{})
-		require.NoError(t, err)
+		expected := expectations.NewCounted(expectations.Config[string]{})
 		cfg.Expectations = []controller.Expectations[string]{expected}
 		c, _ := newController(t, cfg, noop)
 		looptest.Start(t, c.Run)
@@ -310,8 +309,7 @@ func TestTraceHookMayReturnNilEnd(t *testing.T) {
 func TestReconcileHasTraceContextOfItsWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr, cfg := traced()
-		db, err := store.NewMemory(store.MemoryConfig{})
-		require.NoError(t, err)
+		db := store.NewMemory(store.MemoryConfig{})
 		sites, err := store.Open(db, "site", store.Config[int]{Trace: func(ctx context.Context) string {
 			trace, _ := ctx.Value(spanKey{}).(string)
 			return trace

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/debug/internal/depth"
 	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/manager"
 )
@@ -30,7 +29,8 @@ type Config struct {
 	// it is nil, the page serves only requests from this machine: see the package documentation.
 	Guard func(r *http.Request) bool
 
-	// Actions allows the page to change the program: to retry, forget, pause, and resume a key, and to resync a controller. Off by default.
+	// Actions allows the page to change the program: to retry, forget, pause, and resume a key, to retry parked keys, and to resync a
+	// controller. Off by default.
 	Actions bool
 
 	// Redact returns the value that the page shows instead of an object of a cache: for example, a copy without its secrets. The object is
@@ -43,7 +43,8 @@ type Config struct {
 		All() iter.Seq[featuregate.Status]
 	}
 
-	// Logger receives the actions that were taken, and pages that could not be rendered. Defaults to slog.Default().
+	// Logger receives the actions that were taken, pages that could not be rendered, and why the liveness probe fails, whenever other parts fail
+	// than in the probe before. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 
@@ -70,12 +71,13 @@ type Handler struct {
 	token   string // of the forms
 	cross   http.CrossOriginProtection
 	pages   pages
-	samples depth.Samples
+	samples samples
 
 	mu sync.Mutex
 	// mu guards the following.
 	added   []part
 	running bool
+	failing []string // the parts that failed in the last liveness probe
 }
 
 // New returns the page of m and its parts. It finds the controllers, queues, informers, elections, slots, and event recorders among them,
@@ -125,7 +127,7 @@ func (h *Handler) Run(ctx context.Context) error {
 		defer h.mu.Unlock()
 		h.running = false
 	}()
-	t := time.NewTicker(depth.Period)
+	t := time.NewTicker(samplePeriod)
 	defer t.Stop()
 	for {
 		h.sample(h.parts())
@@ -140,19 +142,19 @@ func (h *Handler) Run(ctx context.Context) error {
 // sample takes a sample of each queue, unless the last one is too recent.
 func (h *Handler) sample(ps parts) {
 	now := time.Now()
-	if !h.samples.Due(now) {
+	if !h.samples.due(now) {
 		return
 	}
-	points := make(map[string]depth.Point)
+	points := make(map[string]point)
 	each(ps, func(name string, c aController) {
-		q := c.Stats().Queue
-		points[name] = depth.Point{At: now, Ready: q.Ready, InFlight: q.InProcess}
+		s := c.Stats()
+		points[name] = point{At: now, Ready: s.Queue.Ready, InFlight: s.Queue.InProcess, Done: s.Durations.Count()}
 	})
-	each(ps, func(name string, c aQueue) {
-		q := c.Stats()
-		points[name] = depth.Point{At: now, Ready: q.Ready, InFlight: q.InProcess}
+	each(ps, func(name string, q aQueue) {
+		s := q.Stats()
+		points[name] = point{At: now, Ready: s.Ready, InFlight: s.InProcess, Done: q.Totals().Worked.Count()}
 	})
-	h.samples.Add(points)
+	h.samples.add(points)
 }
 
 // ServeHTTP serves the pages and the probes.
@@ -182,6 +184,12 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serve(w, r, h.queue)
 	case "key":
 		h.serve(w, r, h.key)
+	case "find":
+		h.serve(w, r, h.find)
+	case "confirm":
+		h.serve(w, r, h.confirm)
+	case "informer":
+		h.serve(w, r, h.informer)
 	case "page.css", "page.js", "icon.svg":
 		serveAsset(w, r, path)
 	default:

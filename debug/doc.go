@@ -13,10 +13,13 @@
 // A [Handler] works under any prefix, because all its links are relative. The paths, without the prefix:
 //
 //	/                       the overview: parts, election, slots, queues, informers, events, feature gates
-//	/queue?name=Q           the keys of the queue of controller Q, with &state=S, &q=TEXT, and &page=N
+//	/queue?name=Q           the keys of the queue of controller Q, with &state=S, &q=TEXT, &error=ID, and &page=N
+//	/confirm?queue=Q        the question before an action on many keys, which &action=A names
+//	/find?key=K             the queues and the caches that have this key
+//	/informer?name=S        the keys of the cache of the informer S, with &q=TEXT, and &page=N
 //	/key?queue=Q&key=K      one key: why it is not done, its object, its events, its owner, and its children
 //	/key?informer=S&key=K   an object in the cache of the informer S, whose key is in no queue
-//	/healthz, /readyz       for probes, in the form of Kubernetes; with ?verbose, they list all parts
+//	/healthz, /readyz       for probes, in the form of Kubernetes; with ?verbose, they list all parts to clients that may see the page
 //
 // With format=json, a page returns the same as JSON. docs/debug.md describes the fields. A link to a key of more than 1,000 bytes has
 // &id=DIGEST instead of the key.
@@ -29,7 +32,8 @@
 //     the client and the name in the URL are a loopback address or "localhost". Such a page can be reached through an SSH tunnel, or
 //     through kubectl port-forward. A proxy on the same machine that keeps the name of the host is refused.
 //   - With Config.Guard, the guard decides about every request, wherever it comes from.
-//   - The probes are served to every client, but they say why a part fails only to clients that may see the page.
+//   - The probes are served to every client. A client that may not see the page learns only whether the check has passed. The names of the
+//     parts, and the reasons, go to clients that may see the page.
 //
 // Config.Redact hides the content of objects. Errors, reasons, and events are shown as they are.
 //

@@ -24,8 +24,8 @@ func mount(m *manager.Manager, mux *http.ServeMux, cfg debug.Config) error {
 	return m.Add(manager.At(manager.Outer, page)) // samples the depth of the queues, even while the page is closed
 }
 
-// knows returns a guard that asks for a password.
-func knows(password string) func(*http.Request) bool {
+// hasPassword returns a guard that asks for a password.
+func hasPassword(password string) func(*http.Request) bool {
 	want := sha256.Sum256([]byte(password))
 	return func(r *http.Request) bool {
 		_, given, ok := r.BasicAuth()
@@ -88,7 +88,7 @@ func ExampleConfig() {
 		return
 	}
 	mux := http.NewServeMux()
-	err = mount(m, mux, debug.Config{Guard: knows("a long secret"), Redact: withoutSecrets, Actions: true})
+	err = mount(m, mux, debug.Config{Guard: hasPassword("a long secret"), Redact: withoutSecrets, Actions: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -61,11 +61,14 @@ func isLocal(r *http.Request) bool {
 	return err == nil && to.Unmap().IsLoopback()
 }
 
+// actionsOff says why there are no actions.
+const actionsOff = "Actions are off: Config.Actions is not set."
+
 // mayAct returns why the action of r is refused, or "".
 func (h *Handler) mayAct(r *http.Request) (refused string) {
 	switch {
 	case !h.cfg.Actions:
-		return "Actions are off: Config.Actions is not set."
+		return actionsOff
 	case h.cross.Check(r) != nil:
 		return "The request comes from another site."
 	case subtle.ConstantTimeCompare([]byte(r.PostFormValue("token")), []byte(h.token)) != 1:

@@ -1,12 +1,12 @@
 package debug
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 )
 
 // check is one line of a probe.
@@ -74,7 +74,8 @@ func flatten(err error) (all []error) {
 	return all
 }
 
-// serveHealth answers a probe in the same way as the API server of Kubernetes. It says why a part fails only to clients that may see the page.
+// serveHealth answers a probe in the same way as the API server of Kubernetes. Only clients that may see the page get the names of the parts,
+// and the reasons of failures.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, probe string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -83,30 +84,49 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, probe stri
 	}
 	all := h.checks(probe)
 	failed := slices.ContainsFunc(all, func(c check) bool { return c.Error != "" })
+	if probe == "healthz" {
+		h.logHealth(r.Context(), all)
+	}
+	status, result := http.StatusOK, "passed"
+	if failed {
+		status, result = http.StatusInternalServerError, "failed"
+	}
 	_, verbose := r.URL.Query()["verbose"]
-	if !failed && !verbose {
-		writeText(w, http.StatusOK, "ok")
+	trusted := (failed || verbose) && h.mayRead(r)
+	if !failed && !trusted {
+		writeText(w, status, "ok")
 		return
 	}
-	reasons := failed && h.mayRead(r)
 	var b strings.Builder
 	for _, c := range all {
 		switch {
+		case !trusted:
 		case c.Error == "":
-			fmt.Fprintf(&b, "[+]%s ok\n", words.Visible(c.Name))
-		case reasons:
-			fmt.Fprintf(&b, "[-]%s failed: %s\n", words.Visible(c.Name), words.Visible(c.Error))
+			fmt.Fprintf(&b, "[+]%s ok\n", visible(c.Name))
 		default:
-			fmt.Fprintf(&b, "[-]%s failed: reason withheld\n", words.Visible(c.Name))
+			fmt.Fprintf(&b, "[-]%s failed: %s\n", visible(c.Name), visible(c.Error))
 		}
 	}
-	if failed {
-		fmt.Fprintf(&b, "%s check failed\n", probe)
-		writeText(w, http.StatusInternalServerError, b.String())
-		return
+	fmt.Fprintf(&b, "%s check %s\n", probe, result)
+	writeText(w, status, b.String())
+}
+
+// logHealth logs why the liveness probe fails, whenever other parts fail than before. So the log of a process that was
+// restarted says why, whether or not a person has read the page.
+func (h *Handler) logHealth(ctx context.Context, all []check) {
+	var names, errs []string
+	for _, c := range all {
+		if c.Error != "" {
+			names, errs = append(names, c.Name), append(errs, c.Error)
+		}
 	}
-	fmt.Fprintf(&b, "%s check passed\n", probe)
-	writeText(w, http.StatusOK, b.String())
+	h.mu.Lock()
+	same := slices.Equal(h.failing, names)
+	h.failing = names
+	h.mu.Unlock()
+	if !same && len(names) > 0 {
+		h.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "liveness probe failed", slog.Any("parts", names), slog.Any("errors", errs))
+	}
 }
 
 // writeText writes a response in plain text.

@@ -3,7 +3,9 @@ package debug_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,8 +15,10 @@ import (
 
 	"github.com/setpoint-go/setpoint/debug"
 	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/wait"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -25,16 +29,19 @@ func (sick) Check() error { return errors.New("it hangs\nfor long") }
 
 func TestProbesNameFailingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		wait := func(ctx context.Context) error { <-ctx.Done(); return nil }
+		idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
 		fails := manager.Func("broken", func(context.Context) error { return errors.New("no disk") })
 		m, err := manager.New(manager.Config{
-			Logger: quiet, Restart: func(manager.Failure) (time.Duration, bool) { return time.Hour, true },
-		}, sick{manager.Func("worker", wait)}, manager.Func("fine", wait), fails)
+			Logger: quiet, Restart: wait.Backoff{Duration: time.Hour},
+		}, sick{manager.Func("worker", idle)}, manager.Func("fine", idle), fails)
 		require.NoError(t, err)
-		h, err := debug.New(m, debug.Config{})
+		log := new(looptest.Text)
+		h, err := debug.New(m, debug.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
 		require.NoError(t, err)
 		r := ask(h, http.MethodGet, "healthz", nil)
 		assert.Equal(t, "ok", bodyOf(t, r))
+		assert.Contains(t, bodyOf(t, ask(h, http.MethodGet, "healthz?verbose", nil)), "[+]worker ok\nhealthz check passed\n")
+		assert.Equal(t, "ok", bodyOf(t, ask(h, http.MethodGet, "healthz?verbose", nil, from("192.0.2.1:1"))), "no names for strangers")
 		r = ask(h, http.MethodGet, "readyz", nil)
 		assert.Equal(t, http.StatusInternalServerError, r.StatusCode)
 		assert.Equal(t, "[-]manager failed: manager: not ready: the manager is new\n[+]broken ok\n[+]fine ok\n[+]worker ok\nreadyz check failed\n",
@@ -50,9 +57,13 @@ func TestProbesNameFailingParts(t *testing.T) {
 			`[-]worker failed: manager: check part "worker": it hangs\nfor long`+"\nhealthz check failed\n", bodyOf(t, r))
 		r = ask(h, http.MethodGet, "readyz?verbose", nil)
 		assert.Contains(t, bodyOf(t, r), "[-]broken failed: manager: not ready: part \"broken\" has failed: no disk\n[+]fine ok\n")
-		r = ask(h, http.MethodGet, "readyz", nil, from("192.0.2.1:1"))
-		assert.Equal(t, "[+]manager ok\n[-]broken failed: reason withheld\n[+]fine ok\n[-]worker failed: reason withheld\n"+
-			"readyz check failed\n", bodyOf(t, r))
+		for _, path := range []string{"readyz", "readyz?verbose", "healthz", "healthz?verbose"} {
+			r = ask(h, http.MethodGet, path, nil, from("192.0.2.1:1"))
+			assert.Equal(t, http.StatusInternalServerError, r.StatusCode)
+			assert.Equal(t, path[:strings.IndexByte(path, 'z')+1]+" check failed\n", bodyOf(t, r), "no names for strangers")
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "\n"), "once, and not for readiness: %s", log)
+		assert.Contains(t, log.String(), `level=WARN msg="liveness probe failed" parts=[worker] errors="[manager: check part`)
 		assert.Contains(t, read(t, h, ""), "Not ready")
 		parts := readJSON(t, h, "")["parts"].([]any)
 		for _, p := range parts {

@@ -119,8 +119,7 @@ func pageOf(t testing.TB, cfg debug.Config, parts ...manager.Part) *debug.Handle
 
 // mirrored returns a manager of a controller of secrets, one of which exists.
 func mirrored[T any](t *testing.T, obj store.Object[T]) (*manager.Manager, store.Store[T]) {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	require.NoError(t, err)
+	db := store.NewMemory(store.MemoryConfig{})
 	secrets, err := store.Open(db, "Secret", store.Config[T]{})
 	require.NoError(t, err)
 	_, err = secrets.Create(t.Context(), obj)

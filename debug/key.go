@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -24,16 +24,41 @@ type keyPage struct {
 	Running     bool         `json:"running"`        // of the queue
 	QueuePaused bool         `json:"queuePaused"`
 	Age         float64      `json:"ageSeconds,omitempty"` // time in flight
+	Replica     []string     `json:"-"`                    // the metadata of the replica that reconciles the key, if that is another one
 	Stack       string       `json:"stack,omitempty"`      // of the goroutine, if the key is in flight
+	LastSuccess time.Time    `json:"lastSuccess,omitzero"` // in History
+	History     []endedView  `json:"history"`              // the latest first
 	Objects     []objectView `json:"objects"`
 	Events      []eventView  `json:"events"` // the latest first
 	Tree        []treeView   `json:"tree"`
 }
 
+// endedView is a reconcile that has ended.
+type endedView struct {
+	At      time.Time `json:"at"`
+	Took    float64   `json:"durationSeconds"`
+	Outcome string    `json:"outcome"`
+	Attempt int       `json:"attempt"`
+	Error   string    `json:"error,omitempty"`
+}
+
+// The number of events, and of ended reconciles, on the page of a key.
 const (
-	eventsOfKey = 50
-	stackPeriod = 5 * time.Second // between two stacks, because taking one stops all goroutines
+	eventsOfKey  = 50
+	historyOfKey = 20
 )
+
+// remember fills in the reconciles of the key that have ended.
+func (k *keyPage) remember(ended []controller.Ended) {
+	for i, e := range ended {
+		if e.Outcome == controller.Succeeded && k.LastSuccess.IsZero() {
+			k.LastSuccess = e.At
+		}
+		if i < historyOfKey {
+			k.History = append(k.History, endedView{e.At, e.Duration.Seconds(), strings.ToLower(e.Outcome.String()), e.Attempt, e.Error})
+		}
+	}
+}
 
 // key makes the page of one key.
 func (h *Handler) key(r *http.Request) (page, error) {
@@ -60,7 +85,7 @@ func (h *Handler) key(r *http.Request) (page, error) {
 		}
 		k.Name = name
 	}
-	k.Objects = []objectView{}
+	k.Objects, k.History = []objectView{}, []endedView{}
 	var about []store.Ref
 	for _, s := range caches {
 		if obj, ok := s.get(k.Name); ok {
@@ -80,11 +105,12 @@ func (h *Handler) key(r *http.Request) (page, error) {
 		info.Key = k.Name
 		v := viewOf(k.Queue, info)
 		k.Key = &v
+		k.remember(in.History(k.Name))
 		stats := c.Stats()
 		k.Running, k.QueuePaused = stats.Running, stats.Paused
 		if v.State == stateInFlight {
 			k.Age = max(0, time.Since(v.Since).Seconds())
-			k.Stack = h.pages.stacks.of(flight{k.Queue, k.Name, v.Since}, in.Stack)
+			k.Stack = string(in.Stack(k.Name))
 		}
 	}
 	k.Events = h.eventsOf(ps, func(e events.Event) bool {
@@ -96,7 +122,9 @@ func (h *Handler) key(r *http.Request) (page, error) {
 	k.Tree = treeOf(ps, about)
 	if isQueue {
 		at := situationOf(ps, c, k.Name)
-		k.Slot, k.Why = at.slot, k.explain(at)
+		k.Slot, k.Why, k.Replica = at.slot, k.explain(at), at.replica()
+	} else if text := caches[0].unreadText(k.Name); text != "" {
+		k.Why = []string{text}
 	}
 	return page{"key", k}, nil
 }
@@ -110,44 +138,4 @@ func (k *keyPage) link() string {
 		return informerLink(k.Informer, k.Name)
 	}
 	return keyLink(k.Queue, k.Name)
-}
-
-// stacks caches the last stack of each reconcile that has been viewed.
-type stacks struct {
-	mu sync.Mutex
-	// mu guards the following. It is held while a stack is taken, so that two viewers take one.
-	last map[flight]stackAt
-}
-
-// flight is one reconcile of a key.
-type flight struct {
-	queue, key string
-	since      time.Time
-}
-
-type stackAt struct {
-	text string
-	at   time.Time
-}
-
-// of returns the stack of a reconcile. If the last one is too old, it calls read.
-func (s *stacks) of(id flight, read func(string) []byte) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	old, ok := s.last[id]
-	if ok && now.Sub(old.at) < stackPeriod {
-		return old.text
-	}
-	text := string(read(id.key))
-	for other, one := range s.last {
-		if now.Sub(one.at) >= stackPeriod {
-			delete(s.last, other)
-		}
-	}
-	if s.last == nil {
-		s.last = make(map[flight]stackAt)
-	}
-	s.last[id] = stackAt{text, now}
-	return text
 }

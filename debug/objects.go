@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -52,8 +51,29 @@ func cachesOf(c aController) (caches []cached) {
 }
 
 // all iterates over the keys and objects of the cache. It yields nothing if s is not an informer.
-func (s cached) all() iter.Seq2[reflect.Value, reflect.Value] {
-	all := reflect.ValueOf(s.value).MethodByName("All")
+func (s cached) all() iter.Seq2[reflect.Value, reflect.Value] { return s.pairs("All") }
+
+// unread returns why the cache lacks the current state of the object with a key, or nil.
+func (s cached) unread(key string) error {
+	for k, err := range s.pairs("AllUnread") {
+		if fmt.Sprint(k.Interface()) == key {
+			return err.Interface().(error)
+		}
+	}
+	return nil
+}
+
+// unreadText is a sentence that says why the cache lacks the current state of the object with a key, or "".
+func (s cached) unreadText(key string) string {
+	if err := s.unread(key); err != nil {
+		return fmt.Sprintf("The cache %s cannot read its object: %v", s.name, err)
+	}
+	return ""
+}
+
+// pairs returns what a method yields. It yields nothing if there is no such method.
+func (s cached) pairs(method string) iter.Seq2[reflect.Value, reflect.Value] {
+	all := reflect.ValueOf(s.value).MethodByName(method)
 	if !all.IsValid() || all.Type().NumIn() != 0 || all.Type().NumOut() != 1 || !all.Type().Out(0).CanSeq2() {
 		return func(func(reflect.Value, reflect.Value) bool) {}
 	}
@@ -121,7 +141,7 @@ func encode(obj any) (value json.RawMessage, note string) {
 		return nil, fmt.Sprintf("The object cannot be shown: %v", err)
 	}
 	if b.Len() > mostValue {
-		return nil, fmt.Sprintf("The object is too large to be shown: %s bytes.", words.Count(b.Len()))
+		return nil, fmt.Sprintf("The object is too large to be shown: %s bytes.", count(b.Len()))
 	}
 	return bytes.TrimSpace(b.Bytes()), ""
 }
@@ -133,6 +153,14 @@ func (o objectView) Indented() string {
 		return string(o.Value)
 	}
 	return b.String()
+}
+
+// concrete returns the value of v, if v is an interface.
+func concrete(v reflect.Value) reflect.Value {
+	if v.Kind() == reflect.Interface {
+		return v.Elem()
+	}
+	return v
 }
 
 // isStored reports whether v is a store.Object.
@@ -249,10 +277,7 @@ func nodesOf(ps parts) map[store.Ref]*node {
 		}
 		queue := ps.queueOf(p.value)
 		for _, v := range (cached{p.name, p.value}).all() {
-			if v.Kind() == reflect.Interface {
-				v = v.Elem()
-			}
-			o, ok := storedOf(v)
+			o, ok := storedOf(concrete(v))
 			if !ok {
 				break // the others are not stored either
 			}

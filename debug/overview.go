@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/debug/internal/depth"
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -104,22 +103,19 @@ type queueView struct {
 	Panics         uint64             `json:"panics"`
 	Fenced         uint64             `json:"fenced"`
 
-	Depth []pointView `json:"depth"` // the oldest first
-}
-
-type pointView struct {
-	At       time.Time `json:"at"`
-	Ready    int       `json:"ready"`
-	InFlight int       `json:"inFlight"`
+	Depth []point `json:"depth"` // the oldest first
 }
 
 type informerView struct {
 	Name     string    `json:"name"`
+	Link     string    `json:"link"` // to the keys of its cache
 	Synced   bool      `json:"synced"`
 	Watching bool      `json:"watching"`
 	Objects  int       `json:"objects"`
+	Unread   int       `json:"unread"`  // objects that exist and cannot be read
+	Missing  int       `json:"missing"` // records whose keys cannot be read
 	Version  uint64    `json:"version"`
-	Heard    time.Time `json:"heard,omitzero"`
+	Received time.Time `json:"lastReceived,omitzero"`
 	Lag      float64   `json:"lagSeconds"` // the maximum over all controllers
 	Measured bool      `json:"lagMeasured"`
 	Pending  int       `json:"pending"`
@@ -149,6 +145,7 @@ type eventView struct {
 	Count   int       `json:"count"`
 	First   time.Time `json:"first"`
 	Last    time.Time `json:"last"`
+	Link    string    `json:"link,omitempty"` // to the page of the object, or to the places that have its key
 }
 
 type featureView struct {
@@ -226,7 +223,7 @@ func (h *Handler) queues(ps parts) []queueView {
 	each(ps, func(name string, q aQueue) {
 		v := queueView{Name: name, Running: true}
 		v.setQueue(q.Stats(), q.Totals(), q.OldestReady())
-		v.Depth = h.depth(name)
+		v.Depth = h.samples.get(name)
 		views = append(views, v)
 	})
 	return views
@@ -249,32 +246,17 @@ func (h *Handler) controllerView(name string, s controller.Stats) queueView {
 	for outcome, n := range s.Outcomes {
 		v.Outcomes[strings.ToLower(outcome.String())] = n
 	}
-	v.Depth = h.depth(name)
+	v.Depth = h.samples.get(name)
 	return v
 }
+
+// Long reports whether a reconcile is in flight for so long that it is a problem.
+func (v queueView) Long() bool { return v.LongestRunning >= longReconcile.Seconds() }
 
 func (v *queueView) setQueue(q workqueue.Stats, all workqueue.Totals, oldest time.Duration) {
 	v.Ready, v.InFlight, v.Delayed, v.Parked, v.Remembered = q.Ready, q.InProcess, q.Delayed, q.Parked, q.Remembered
 	v.OldestReady, v.LongestRunning = oldest.Seconds(), q.LongestRunning.Seconds()
 	v.Added, v.Retried = all.Added, all.Delayed
-}
-
-// depth returns the samples of a queue.
-func (h *Handler) depth(name string) []pointView {
-	views := []pointView{}
-	for _, p := range h.samples.Of(name) {
-		views = append(views, pointView(p))
-	}
-	return views
-}
-
-// lineOf draws points over the last minutes.
-func lineOf(points []pointView, now time.Time) depth.Line {
-	drawn := make([]depth.Point, len(points))
-	for i, p := range points {
-		drawn[i] = depth.Point(p)
-	}
-	return depth.Draw(drawn, now)
 }
 
 func electionOf(name string, e anElector) electionView {
@@ -317,7 +299,8 @@ func slotsOf(name string, s someSlots) slotsView {
 func informerOf(name string, in anInformer) informerView {
 	s := in.Stats()
 	v := informerView{
-		Name: name, Synced: in.HasSynced(), Watching: s.Watching, Objects: s.Objects, Version: uint64(s.Version), Heard: s.Heard,
+		Name: name, Link: cacheLink(name, "", 0), Synced: in.HasSynced(), Watching: s.Watching, Objects: s.Objects, Unread: s.Unread, Missing: s.Missing,
+		Version: uint64(s.Version), Received: s.LastReceived,
 		Pending: s.Pending, Handlers: s.Handlers, Backlog: s.Backlog, Lists: s.Lists, Errors: s.Errors,
 	}
 	if s.LastError != nil {
@@ -356,5 +339,6 @@ func (h *Handler) eventsOf(ps parts, counts func(events.Event) bool, limit int) 
 			Count: e.Count, First: e.First, Last: e.Last,
 		})
 	}
+	ps.linkEvents(views)
 	return views
 }

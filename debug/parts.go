@@ -64,7 +64,7 @@ type part struct {
 
 // parts is a snapshot of all parts.
 type parts struct {
-	stage string // of the manager
+	state string // of the manager
 	all   []part // each once
 }
 
@@ -73,7 +73,7 @@ func (h *Handler) parts() parts {
 	var ps parts
 	if h.manager != nil {
 		stats := h.manager.Stats()
-		ps.stage = stats.Stage
+		ps.state = stats.State
 		for _, p := range stats.Parts {
 			ps.add(part{p.Name, p.Value, &p})
 		}

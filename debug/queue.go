@@ -2,16 +2,12 @@ package debug
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -21,10 +17,15 @@ type queuePage struct {
 	Queue   queueView      `json:"queue"`
 	State   string         `json:"state"` // the filter
 	Query   string         `json:"query"`
-	Counts  map[string]int `json:"counts"` // of the keys that match Query, by filter
-	Page    int            `json:"page"`   // counted from 1
+	Error   string         `json:"error,omitempty"` // the digest of a message, if only the keys with this error are listed
+	Counts  map[string]int `json:"counts"`          // of the keys that match Query and Error, by filter
+	Errors  []errorView    `json:"errors"`          // of the keys that match Query, the most frequent first
+	Others  int            `json:"otherErrors"`     // number of keys whose error is not in Errors
+	Parked  int            `json:"parked"`          // number of keys that match Query and Error, and are parked
+	Page    int            `json:"page"`            // counted from 1
 	Pages   int            `json:"pages"`
 	Keys    []keyView      `json:"keys"`
+	Exact   []placeView    `json:"exact"` // the places that have the key Query: the queue, and the caches of the controller
 	Filters []string       `json:"-"`
 }
 
@@ -129,17 +130,17 @@ func (h *Handler) queue(r *http.Request) (page, error) {
 	if !ok {
 		return page{}, notFound("There is no controller %q.", name)
 	}
-	q := &queuePage{header: h.header(ps, name), Queue: h.controllerView(name, c.Stats()), Query: form.Get("q")}
+	q := &queuePage{header: h.header(ps, name), Queue: h.controllerView(name, c.Stats()), Query: form.Get("q"), Error: form.Get("error")}
 	q.Filters = append([]string{filterAll, filterFailing}, states()...)
 	q.State = form.Get("state")
 	if !slices.Contains(q.Filters, q.State) {
 		q.State = filterAll
 	}
-	number, err := strconv.Atoi(form.Get("page"))
-	if err != nil || number < 1 || number > mostPages {
-		number = 1
+	q.Exact = []placeView{}
+	if q.Query != "" {
+		q.Exact = append(q.Exact, ps.placesOf(name, c, q.Query)...)
 	}
-	h.list(c.Inspect(), q, number)
+	h.list(c.Inspect(), q, pageNumber(form))
 	return page{"queue", q}, nil
 }
 
@@ -155,13 +156,25 @@ func (h *Handler) list(in controller.Inspector, q *queuePage, number int) {
 	}
 	most := number * keysPerPage
 	var rows []row
+	var failed failures
+	listed := choice{q.Query, q.Error}
 	prune := func() {
 		slices.SortFunc(rows, compareRows)
 		rows = rows[:min(most, len(rows))]
 	}
 	for k := range in.Keys() {
-		if !strings.Contains(k.Key, q.Query) {
+		if !listed.hasKey(k) {
 			continue
+		}
+		message, fails := failureOf(k)
+		if fails {
+			failed.add(k, message)
+		}
+		if !listed.hasError(message, fails) {
+			continue
+		}
+		if k.State == workqueue.Parked {
+			q.Parked++
 		}
 		state := stateOf(k)
 		q.Counts[filterAll]++
@@ -178,7 +191,13 @@ func (h *Handler) list(in controller.Inspector, q *queuePage, number int) {
 		}
 	}
 	prune()
-	q.Pages = max(1, (q.Counts[q.State]+keysPerPage-1)/keysPerPage)
+	q.Errors, q.Others = failed.views()
+	for i := range q.Errors {
+		e := &q.Errors[i]
+		e.ID = digest(e.Message)
+		e.Link = withError(queueLink(q.Queue.Name, "", q.Query, 0), e.ID)
+	}
+	q.Pages = pagesOf(q.Counts[q.State])
 	q.Page = min(number, q.Pages)
 	q.Keys = []keyView{}
 	from := min((q.Page-1)*keysPerPage, len(rows))
@@ -210,7 +229,7 @@ func (k keyView) Last() string {
 
 // FilterLink returns the link to the first page with another filter.
 func (q *queuePage) FilterLink(state string) string {
-	return queueLink(q.Queue.Name, state, q.Query, 0)
+	return withError(queueLink(q.Queue.Name, state, q.Query, 0), q.Error)
 }
 
 // PageLink returns the link to a page near this one, or "" if there is no such page.
@@ -219,21 +238,24 @@ func (q *queuePage) PageLink(delta int) string {
 	if n < 1 || n > q.Pages {
 		return ""
 	}
-	return queueLink(q.Queue.Name, q.State, q.Query, n)
+	return withError(queueLink(q.Queue.Name, q.State, q.Query, n), q.Error)
 }
 
-// JSONLink returns the link to the page as JSON, and ActLink the address of its actions.
+// QueryLink returns the link to the page of the key that is searched for, which need not be in the queue.
+func (q *queuePage) QueryLink() string { return keyLink(q.Queue.Name, q.Query) }
+
+// JSONLink returns the link to the page as JSON.
 func (q *queuePage) JSONLink() string {
-	return queueLink(q.Queue.Name, q.State, q.Query, q.Page) + "&format=json"
+	return withError(queueLink(q.Queue.Name, q.State, q.Query, q.Page), q.Error) + "&format=json"
 }
-func (q *queuePage) ActLink() string { return "act?" + url.Values{"queue": {q.Queue.Name}}.Encode() }
+
+// ConfirmLink returns the link to the page that asks before an action on many keys: those with an error, or all that are listed.
+func (q *queuePage) ConfirmLink(action, err string) string {
+	return confirmLink(q.Queue.Name, action, choice{q.Query, cmp.Or(err, q.Error)})
+}
+
+// AllErrorsLink returns the link to the list of the keys with any error, or with none.
+func (q *queuePage) AllErrorsLink() string { return queueLink(q.Queue.Name, q.State, q.Query, 0) }
 
 // Range returns the range of keys on the page, as text.
-func (q *queuePage) Range() string {
-	n := q.Counts[q.State]
-	if n == 0 {
-		return "no keys"
-	}
-	from := (q.Page-1)*keysPerPage + 1
-	return fmt.Sprintf("%s to %s of %s", words.Count(from), words.Count(from+len(q.Keys)-1), words.Count(n))
-}
+func (q *queuePage) Range() string { return rangeOf(q.Page, len(q.Keys), q.Counts[q.State]) }

@@ -9,11 +9,10 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 )
 
 // assets are the templates, the style sheet, the script, and the icon.
@@ -31,24 +30,97 @@ type page struct {
 type header struct {
 	Now      time.Time `json:"now"`
 	Title    string    `json:"title"`
-	Stage    string    `json:"stage,omitempty"` // of the manager
-	Problems []string  `json:"problems"`        // why the process is not ready
+	State    string    `json:"state,omitempty"` // of the manager
+	Health   string    `json:"health"`          // one of the constants below
+	Problems []string  `json:"problems"`        // why the health is not healthReady
 	Actions  bool      `json:"actions"`
 	Token    string    `json:"token,omitempty"` // for actions
 	Here     string    `json:"-"`               // the subject of the page
 }
 
+// The health of the process, which decides about the color at the top of each page.
+const (
+	healthReady    = "ready"
+	healthDegraded = "degraded"  // it is ready, but a cache lacks records, or a reconcile takes long
+	healthNotReady = "not ready" // the readiness probe fails
+)
+
+// Color returns the class of the color of the health.
+func (v header) Color() string {
+	return map[string]string{healthReady: "good", healthDegraded: "warn", healthNotReady: "bad"}[v.Health]
+}
+
+// HealthText returns the health as a heading.
+func (v header) HealthText() string { return strings.ToUpper(v.Health[:1]) + v.Health[1:] }
+
+// longReconcile is the time in flight after which a reconcile is a problem, whether or not its controller has a limit such as StuckAfter.
+const longReconcile = time.Minute
+
 func (h *Handler) header(ps parts, here string) header {
-	v := header{Now: time.Now(), Title: h.cfg.Title, Stage: ps.stage, Problems: []string{}, Actions: h.cfg.Actions, Here: here}
+	v := header{Now: time.Now(), Title: h.cfg.Title, State: ps.state, Problems: []string{}, Actions: h.cfg.Actions, Here: here}
 	if v.Actions {
 		v.Token = h.token
 	}
-	if h.manager != nil {
-		for _, err := range flatten(h.manager.Ready()) {
-			v.Problems = append(v.Problems, strings.TrimPrefix(err.Error(), "manager: "))
+	failing := h.notReady(ps)
+	for _, p := range failing {
+		v.Problems = append(v.Problems, p.text)
+	}
+	for _, p := range degraded(ps) {
+		if !slices.ContainsFunc(failing, func(f problem) bool { return p.part != "" && f.part == p.part }) { // said already
+			v.Problems = append(v.Problems, p.text)
 		}
 	}
+	switch {
+	case len(failing) > 0:
+		v.Health = healthNotReady
+	case len(v.Problems) > 0:
+		v.Health = healthDegraded
+	default:
+		v.Health = healthReady
+	}
 	return v
+}
+
+// problem is a sentence about a part, or about the manager.
+type problem struct{ part, text string }
+
+// notReady returns why the manager is not ready, and which parts that it does not run are not healthy.
+func (h *Handler) notReady(ps parts) (all []problem) {
+	if h.manager != nil {
+		for _, err := range flatten(h.manager.Ready()) {
+			p := problem{text: strings.TrimPrefix(err.Error(), "manager: ")}
+			if of, ok := err.(interface{ Part() (kind, name string) }); ok {
+				_, p.part = of.Part()
+			}
+			all = append(all, p)
+		}
+	}
+	for _, p := range ps.all {
+		if one, ok := p.value.(interface{ Check() error }); ok && p.managed == nil {
+			for _, err := range flatten(one.Check()) {
+				all = append(all, problem{p.name, err.Error()})
+			}
+		}
+	}
+	return all
+}
+
+// degraded returns the caches that lack records, and the queues with a reconcile that takes long.
+func degraded(ps parts) (all []problem) {
+	each(ps, func(name string, in anInformer) {
+		if s := in.Stats(); s.Unread > 0 || s.Missing > 0 {
+			all = append(all, problem{text: fmt.Sprintf("informer %q: the cache lacks the current state of %s (unread) and %s (missing)", name,
+				counted(s.Unread, "object", "objects"), counted(s.Missing, "record", "records"))})
+		}
+	})
+	long := func(name string, longest time.Duration) {
+		if longest >= longReconcile {
+			all = append(all, problem{name, fmt.Sprintf("queue %q: a key has been in flight for %s", name, span(longest))})
+		}
+	}
+	each(ps, func(name string, c aController) { long(name, c.Stats().Queue.LongestRunning) })
+	each(ps, func(name string, q aQueue) { long(name, q.Stats().LongestRunning) })
+	return all
 }
 
 // httpError is an error with a status.
@@ -63,22 +135,21 @@ func notFound(format string, args ...any) error {
 	return &httpError{http.StatusNotFound, fmt.Sprintf(format, args...)}
 }
 
-// pages has the templates of the pages, and the last stacks.
+// pages has the templates of the pages.
 type pages struct {
 	templates map[string]*template.Template
-	stacks    *stacks
 }
 
 func newPages() pages {
-	p := pages{templates: make(map[string]*template.Template), stacks: new(stacks)}
+	p := pages{templates: make(map[string]*template.Template)}
 	functions := template.FuncMap{
-		"text": words.Visible, "short": words.Short, "num": words.Number, "span": words.Span, "seconds": words.Seconds, "line": lineOf, "queueLink": queueLink,
-		"until": func(t, now time.Time) string { return words.Span(t.Sub(now)) },
-		"ago":   func(t, now time.Time) string { return words.Span(now.Sub(t)) },
+		"text": visible, "short": short, "num": number, "span": span, "seconds": seconds, "charts": charts, "queueLink": queueLink, "cacheLink": cacheLink,
+		"until": func(t, now time.Time) string { return span(t.Sub(now)) },
+		"ago":   func(t, now time.Time) string { return span(now.Sub(t)) },
 		"slug":  func(s string) string { return strings.ReplaceAll(s, " ", "-") },
-		"bytes": func(s string) int { return len(s) },
+		"bytes": func(s string) int { return len(s) }, "address": address,
 	}
-	for _, name := range []string{"overview", "queue", "key"} {
+	for _, name := range []string{"overview", "queue", "key", "find", "informer", "confirm"} {
 		p.templates[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(
 			assets, "assets/layout.html", "assets/"+name+".html"))
 	}
@@ -129,7 +200,7 @@ func (h *Handler) serveError(w http.ResponseWriter, r *http.Request, err error) 
 		http.Error(w, e.text, e.status)
 		return
 	}
-	h.cfg.Logger.LogAttrs(r.Context(), slog.LevelError, "debug: page failed", slog.String("path", r.URL.Path), slog.Any("error", err))
+	h.cfg.Logger.LogAttrs(r.Context(), slog.LevelError, "page failed", slog.String("path", r.URL.Path), slog.Any("error", err))
 	http.Error(w, "The page cannot be made. The log says why.", http.StatusInternalServerError)
 }
 
@@ -176,7 +247,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, make func(*http
 			return
 		}
 		if h.manager != nil {
-			if stage := h.manager.Stats().Stage; stage == "stopping" || stage == "ended" {
+			if state := h.manager.Stats().State; state == "stopping" || state == "ended" {
 				return
 			}
 		}
@@ -201,6 +272,15 @@ func serveAsset(w http.ResponseWriter, r *http.Request, name string) {
 
 // queueLink returns the link to the page of a queue.
 func queueLink(name, state, query string, number int) string {
+	return listLink("queue", name, state, query, number)
+}
+
+// cacheLink returns the link to the page of the keys of a cache.
+func cacheLink(informer, query string, number int) string {
+	return listLink("informer", informer, "", query, number)
+}
+
+func listLink(page, name, state, query string, number int) string {
 	form := url.Values{"name": {name}}
 	if state != "" && state != filterAll {
 		form.Set("state", state)
@@ -211,7 +291,15 @@ func queueLink(name, state, query string, number int) string {
 	if number > 1 {
 		form.Set("page", strconv.Itoa(number))
 	}
-	return "queue?" + form.Encode()
+	return page + "?" + form.Encode()
+}
+
+// withError returns a link to a queue, limited to the keys with an error.
+func withError(link, err string) string {
+	if err == "" {
+		return link
+	}
+	return link + "&" + url.Values{"error": {err}}.Encode()
 }
 
 // keyLink returns the link to the page of a key.

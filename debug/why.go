@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/manager"
 )
 
@@ -18,6 +17,7 @@ type situation struct {
 	managed   *manager.PartStats // nil if the manager does not run the controller
 	informers int
 	unsynced  []string       // informers
+	unread    []string       // sentences that say which informers cannot read the object of the key
 	elections []electionView // of the manager
 	slot      *slotView      // of the key; nil if it has none
 	slots     int            // of the manager
@@ -31,6 +31,9 @@ func situationOf(ps parts, c aController, key string) situation {
 		at.informers++
 		if in, ok := s.(anInformer); ok && !in.HasSynced() {
 			at.unsynced = append(at.unsynced, s.Name())
+		}
+		if text := (cached{s.Name(), s}).unreadText(key); text != "" {
+			at.unread = append(at.unread, text)
 		}
 	}
 	for _, p := range ps.all {
@@ -72,7 +75,10 @@ func (k *keyPage) explain(at situation) (why []string) {
 	}
 	v := k.Key
 	if v.Paused && v.State != stateHeld && v.State != statePaused {
-		say("It was paused %s ago: no new reconcile of it will start.", words.Span(k.Now.Sub(v.PausedSince)))
+		say("It was paused %s ago: no new reconcile of it will start.", span(k.Now.Sub(v.PausedSince)))
+	}
+	for _, text := range at.unread {
+		say("%s", text)
 	}
 	if last := v.Last(); last != "" {
 		say("The last reason: %s", last)
@@ -82,7 +88,7 @@ func (k *keyPage) explain(at situation) (why []string) {
 		say("%s", child.trouble())
 	}
 	if n := len(troubled) - mostSentences; n > 0 {
-		say("Other children that are parked or fail: %s.", words.Count(n))
+		say("Other children that are parked or fail: %s.", count(n))
 	}
 	return why
 }
@@ -92,31 +98,33 @@ func (k *keyPage) state(at situation) string {
 	v, now := k.Key, k.Now
 	switch v.State {
 	case stateInFlight:
-		text := fmt.Sprintf("A worker has been reconciling it for %s. This is attempt %d.", words.Span(now.Sub(v.Since)), max(1, v.Attempt))
+		text := fmt.Sprintf("A worker has been reconciling it for %s. This is attempt %d.", span(now.Sub(v.Since)), max(1, v.Attempt))
 		if v.Dirty {
 			text += " It was added again in the meantime, so it will be reconciled once more."
 		}
 		return text
 	case stateReady:
-		return fmt.Sprintf("It has been ready for %s, and waits for a worker.", words.Span(now.Sub(v.Since))) + at.wait(now.Sub(v.Since))
+		return fmt.Sprintf("It has been ready for %s, and waits for a worker.", span(now.Sub(v.Since))) + at.wait(now.Sub(v.Since))
 	case stateHeld:
 		return v.hold(now)
 	case stateDelayed:
 		switch {
 		case !v.QuietUntil.IsZero() && (v.Next.IsZero() || v.QuietUntil.Before(v.Next)):
-			return fmt.Sprintf("It changes often. It will be ready in %s, if it stays quiet.", words.Span(v.QuietUntil.Sub(now)))
+			return fmt.Sprintf("It changes often. It will be ready in %s, if it stays quiet.", span(v.QuietUntil.Sub(now)))
 		case v.Failures > 0:
-			return fmt.Sprintf("It failed %s, and will be retried in %s.", words.Times(v.Failures), words.Span(v.Next.Sub(now)))
+			return fmt.Sprintf("It failed %s, and will be retried in %s.", times(v.Failures), span(v.Next.Sub(now)))
 		}
-		return fmt.Sprintf("It will be reconciled again in %s, as its last reconcile requested.", words.Span(v.Next.Sub(now)))
+		return fmt.Sprintf("It will be reconciled again in %s, as its last reconcile requested.", span(v.Next.Sub(now)))
 	case stateParked:
-		return fmt.Sprintf("It was given up %s ago. Only a change or a retry brings it back.", words.Span(now.Sub(v.Since)))
+		return fmt.Sprintf("It was given up %s ago. Only a change or a retry brings it back.", span(now.Sub(v.Since)))
 	case statePaused:
-		return fmt.Sprintf("It was paused %s ago. If it is added, it is held until it is resumed.", words.Span(now.Sub(v.PausedSince)))
+		return fmt.Sprintf("It was paused %s ago. If it is added, it is held until it is resumed.", span(now.Sub(v.PausedSince)))
 	}
 	switch {
 	case !k.Running || at.elsewhere(now) != "":
 		return "" // another replica may be reconciling it
+	case len(at.unread) > 0:
+		return ""
 	case len(k.Objects) == 0 && at.informers > 0:
 		return "Nothing to do: no cache of this controller has an object with this key."
 	}
@@ -132,36 +140,40 @@ func (at situation) elsewhere(now time.Time) string {
 		return fmt.Sprintf("Slot %d of %d, which holds this key, has no owner that this replica knows of.", s.Slot, at.slots)
 	default:
 		return fmt.Sprintf("Slot %d of %d, which holds this key, has belonged to %s%s. That replica reconciles it.",
-			s.Slot, at.slots, describe(s.owner), s.owner.tenure(now))
+			s.Slot, at.slots, describe(s.owner), s.owner.ledFor(now))
 	}
 }
 
-// tenure returns for how long l has led, or "" if its record does not say.
-func (l leaderView) tenure(now time.Time) string {
+// ledFor returns for how long l has led, or "" if its record does not say.
+func (l leaderView) ledFor(now time.Time) string {
 	if l.Since.IsZero() {
 		return ""
 	}
-	return " for " + words.Span(now.Sub(l.Since))
+	return " for " + span(now.Sub(l.Since))
 }
 
 // hold returns what holds a held key, and since when.
 func (v *keyView) hold(now time.Time) string {
-	held := words.Span(now.Sub(v.Since))
+	held := span(now.Sub(v.Since))
 	switch {
 	case v.HeldBy == "pause":
 		return fmt.Sprintf("It was paused %s ago, and has been due for %s. It will be reconciled after it is resumed.",
-			words.Span(now.Sub(v.PausedSince)), held)
+			span(now.Sub(v.PausedSince)), held)
 	case v.HeldBy == "drain":
 		return fmt.Sprintf("It has been held for %s, because the controller drains. The next run reconciles it.", held)
 	case v.HeldBy == "next run":
 		return fmt.Sprintf("A store refused its write %s ago, because another replica leads. The next run reconciles it.", held)
+	}
+	if cache, ok := strings.CutPrefix(v.HeldBy, "unread "); ok {
+		return fmt.Sprintf("It has been held for %s, because its object cannot be read into the cache %s. It will be reconciled when the object "+
+			"is repaired or deleted.", held, cache)
 	}
 	text := fmt.Sprintf("It has waited for the %s for %s: not all effects of its last reconcile have been seen.", v.HeldBy, held)
 	if cache, ok := strings.CutPrefix(v.HeldBy, "cache "); ok {
 		text = fmt.Sprintf("It has waited for %s until the cache %s shows the writes of its last reconcile.", held, cache)
 	}
 	if !v.HeldUntil.IsZero() {
-		text += fmt.Sprintf(" It waits for at most another %s.", words.Span(v.HeldUntil.Sub(now)))
+		text += fmt.Sprintf(" It waits for at most another %s.", span(v.HeldUntil.Sub(now)))
 	}
 	return text
 }
@@ -173,9 +185,9 @@ func (at situation) wait(ready time.Duration) string {
 	case !at.stats.Running || at.stats.Paused:
 		return ""
 	case busy >= workers:
-		return fmt.Sprintf(" %s of %s workers are busy, the longest for %s.", words.Count(busy), words.Count(workers), words.Span(at.stats.Queue.LongestRunning))
+		return fmt.Sprintf(" %s of %s workers are busy, the longest for %s.", count(busy), count(workers), span(at.stats.Queue.LongestRunning))
 	case ready > time.Second: // otherwise a worker may be about to take it
-		return fmt.Sprintf(" Only %s of %s workers are busy: a limit of its group or of the queue delays it.", words.Count(busy), words.Count(workers))
+		return fmt.Sprintf(" Only %s of %s workers are busy: a limit of its group or of the queue delays it.", count(busy), count(workers))
 	}
 	return ""
 }
@@ -200,10 +212,27 @@ func (at situation) absence(now time.Time) string {
 		case e.Leader == nil:
 			return "It is not reconciled: no replica leads."
 		default:
-			return "This replica does not lead. According to the lease, " + describe(*e.Leader) + " has led" + e.Leader.tenure(now) + ", and reconciles it."
+			return "This replica does not lead. According to the lease, " + describe(*e.Leader) + " has led" + e.Leader.ledFor(now) + ", and reconciles it."
 		}
 	}
 	return "The controller is not running yet: it waits for its turn to start."
+}
+
+// replica returns the metadata of the other replica that reconciles the key, or nothing.
+func (at situation) replica() (values []string) {
+	var metadata map[string]string
+	if at.slot != nil && !at.slot.Here {
+		metadata = at.slot.owner.Metadata
+	}
+	for _, e := range at.elections {
+		if !e.Leading && e.Leader != nil && !at.stats.Running {
+			metadata = e.Leader.Metadata
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(metadata)) {
+		values = append(values, metadata[name])
+	}
+	return values
 }
 
 // describe returns the name of a replica, and its metadata.
@@ -231,7 +260,7 @@ func trouble(tree []treeView, below, parked bool) (found []treeView) {
 
 // trouble returns a sentence about v, which is parked or fails.
 func (v treeView) trouble() string {
-	text := fmt.Sprintf("Its child %s %s failed %s", v.Kind, v.Key, words.Times(v.failures))
+	text := fmt.Sprintf("Its child %s %s failed %s", v.Kind, v.Key, times(v.failures))
 	if v.State == stateParked {
 		text = fmt.Sprintf("Its child %s %s was given up", v.Kind, v.Key)
 	}

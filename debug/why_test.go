@@ -15,7 +15,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/debug"
-	"github.com/setpoint-go/setpoint/debug/internal/words"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/poll"
@@ -25,6 +24,7 @@ import (
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
@@ -133,7 +133,7 @@ func TestWhyNamesOwnerOfSlot(t *testing.T) {
 			since, err := time.Parse(time.RFC3339, at(page, "slot.since"))
 			require.NoError(t, err)
 			assert.Equal(t, fmt.Sprintf("Slot %s of 4, which holds this key, has belonged to %s (page http://%s:6060/debug/) for %s. "+
-				"That replica reconciles it.", at(page, "slot.slot"), name, name, words.Span(time.Since(since))), why(t, there, "sites", key))
+				"That replica reconciles it.", at(page, "slot.slot"), name, name, debug.Span(time.Since(since))), why(t, there, "sites", key))
 			assert.Greater(t, time.Since(since), 30*time.Second)
 		}
 		assert.NotZero(t, elsewhere)
@@ -199,8 +199,7 @@ func TestWhyNamesWhatReadyKeyWaitsFor(t *testing.T) {
 
 func TestWhyNamesExpectation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, err := expectations.NewCounted[string](expectations.Config[string]{Name: "servers", TTL: time.Minute})
-		require.NoError(t, err)
+		made := expectations.NewCounted[string](expectations.Config[string]{Name: "servers", TTL: time.Minute})
 		c, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{Expectations: []controller.Expectations[string]{made}})
 		running(t, m)
 		made.ExpectCreations("berlin", 1)
@@ -255,16 +254,15 @@ func TestWhySaysSinceWhenKeyIsHeld(t *testing.T) {
 			assert.Contains(t, why(t, h, "sites", key), want)
 		}
 		assert.Equal(t, "65", at(readJSON(t, h, "queue?name=sites"), "queue.oldestHeldSeconds.pause"))
-		assert.Contains(t, read(t, h, "queue?name=sites"), "1 held by pause, the oldest for 1 min 5 s")
+		assert.Contains(t, read(t, h, "queue?name=sites"), "2 held by pause, the oldest for 1 min 5 s", "due, and later, which the drain has made due")
 		require.NoError(t, <-ended)
 	})
 }
 
 func TestWhySaysThatNoCacheHasObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.NewMemory(store.MemoryConfig{})
-		require.NoError(t, err)
-		sites, err := store.Open(db, "Site", store.Config[int]{Logger: quiet})
+		db := store.NewMemory(store.MemoryConfig{})
+		sites, err := store.Open(db, "Site", store.Config[int]{})
 		require.NoError(t, err)
 		seen, err := informer.New(sites, store.Key, informer.Config{Name: "cached", Logger: quiet})
 		require.NoError(t, err)
@@ -272,6 +270,33 @@ func TestWhySaysThatNoCacheHasObject(t *testing.T) {
 		assert.Equal(t, "The controller is not running yet: it waits for the first list of cached.", why(t, h, "sites", "berlin"))
 		running(t, m)
 		assert.Equal(t, "Nothing to do: no cache of this controller has an object with this key.", why(t, h, "sites", "berlin"))
+	})
+}
+
+func TestWhySaysThatObjectCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := store.NewMemory(store.MemoryConfig{})
+		_, err := db.Transact(t.Context(), "Site", "berlin", nil, func(backend.Record) (*backend.Record, error) {
+			return &backend.Record{Meta: []byte("{}"), Value: []byte("<site/>")}, nil
+		})
+		require.NoError(t, err)
+		sites, err := store.Open(db, "Site", store.Config[int]{})
+		require.NoError(t, err)
+		seen, err := informer.New(sites, store.Key, informer.Config{Name: "cached", Logger: quiet})
+		require.NoError(t, err)
+		c, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{Logger: quiet}, controller.For(seen))
+		running(t, m)
+		const cause = `The cache cached cannot read its object: store: list Site "berlin": the record does not decode`
+		text := why(t, h, "sites", "berlin")
+		assert.Contains(t, text, cause)
+		assert.NotContains(t, text, "Nothing to do")
+		c.Add("berlin")
+		time.Sleep(time.Minute)
+		text = why(t, h, "sites", "berlin")
+		assert.Contains(t, text, "It has been held for 1 min 0 s, because its object cannot be read into the cache cached.")
+		assert.Contains(t, text, cause)
+		assert.Equal(t, "1 0", at(readJSON(t, h, ""), "informers.0.unread")+" "+at(readJSON(t, h, ""), "informers.0.missing"))
+		assert.Contains(t, read(t, h, ""), "1 unread")
 	})
 }
 
@@ -308,11 +333,10 @@ func TestOverviewShowsWhyPollFails(t *testing.T) {
 // A site is done with its own work, and its servers are not: the page of the site leads to them.
 func TestWhyNamesChildrenInTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.NewMemory(store.MemoryConfig{})
+		db := store.NewMemory(store.MemoryConfig{})
+		sites, err := store.Open(db, "Site", store.Config[int]{})
 		require.NoError(t, err)
-		sites, err := store.Open(db, "Site", store.Config[int]{Logger: quiet})
-		require.NoError(t, err)
-		servers, err := store.Open(db, "Server", store.Config[int]{Logger: quiet})
+		servers, err := store.Open(db, "Server", store.Config[int]{})
 		require.NoError(t, err)
 		site, err := sites.Create(t.Context(), store.Object[int]{Key: "berlin"})
 		require.NoError(t, err)

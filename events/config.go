@@ -21,9 +21,10 @@ type Config struct {
 	// none is merged.
 	Size int
 
-	// Burst and Refill limit the new events about one object: Burst events at once, and one more per Refill. Further events are dropped and
-	// counted. Repeats have a separate limit of the same size: above it they are counted, but not passed to Sink, Write, and Store. Burst
-	// defaults to 25 and Refill to a minute. If either is negative, there is no limit.
+	// Burst and Refill limit the new events of each type about one object: Burst events at once, and one more per Refill. Further events are
+	// dropped and counted. Repeats have separate limits of the same size. Above them, a repeat is counted, and not passed on at once: Sink
+	// sees the count with the next repeat within the limit. Write and Store see it when the limit allows, when the event makes room for
+	// another, or in the drain of Run. Burst defaults to 25 and Refill to a minute. If either is negative, there is no limit.
 	Burst  int
 	Refill time.Duration
 
@@ -55,7 +56,7 @@ type Config struct {
 	TTL time.Duration
 
 	// QueueSize is the number of events that may wait for Write, and also the number that may wait for Store. Beyond it, the oldest is
-	// dropped and counted. Defaults to 1000.
+	// dropped and counted. The log says so once per flood. Defaults to 1000.
 	QueueSize int
 
 	// Backoff is the number of attempts to deliver an event while Write or Store returns errors, and the delays between them. Defaults to 5
@@ -68,7 +69,9 @@ type Config struct {
 	DrainTimeout time.Duration
 
 	// Logger receives a warning for each event that could not be delivered, for the events that a drain left behind, and each time that old
-	// events could not be deleted from Store. Defaults to slog.Default().
+	// events could not be deleted from Store. It also receives the first Warning about an object that the limit drops, and the first event that
+	// a full queue drops. Further ones are only counted, until no event waits, or there were no new warnings about the object for up to Burst
+	// times Refill. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

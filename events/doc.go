@@ -26,13 +26,14 @@
 //
 // Recording:
 //
-//  1. Normal and Warning wait for nothing except Config.Sink, and start no goroutine. In memory, a Recorder holds at most
+//  1. Normal and Warning wait for nothing except Config.Sink and Config.Logger, and start no goroutine. In memory, a Recorder holds at most
 //     Config.Size events, Config.QueueSize waiting events for each of Write and Store, and the limits of Config.Objects objects.
 //  2. While an event is held, further calls with the same reference, type, reason, and message only raise its count. The event
 //     has the times of the first and the last call. Events are in the order of their last call.
 //  3. When a new event needs room, the oldest event is dropped. If it happens again later, its count starts at one.
-//  4. Each object can have Config.Burst new events at once, and one more per Config.Refill. Further new events are dropped and counted. A
-//     flood about one object does not affect other objects. A flood of repeats does not affect new events.
+//  4. Each object can have Config.Burst new events of each type at once, and one more per Config.Refill. Further new events are dropped and
+//     counted, and the first Warning of such a flood is logged. A flood about one object does not affect other objects, and a flood of Normal
+//     hides no Warning. A flood of repeats does not affect new events.
 //  5. Config.Sink receives each call within the limits once, after it was recorded, with the event at that moment. A repeat above the limit
 //     only raises the count, which the next repeat shows. Two concurrent calls may reach the sink in either order; their counts distinguish
 //     them.
@@ -45,11 +46,12 @@
 //     [Stats] counts each once.
 //  8. Write and Store each receive one event at a time, in the order in which the events began to wait. If a delivery fails, it
 //     is retried. If a stop interrupts a delivery, the next Run repeats it: Write may receive an event twice.
+//  9. Write and Store receive the last count of each event when the limit of its repeats allows, and in the drain of Run at the latest.
 //
 // Config.Store:
 //
-//  9. Each event is one object, and repeats update it. Writing an earlier or equal state changes nothing.
-//  10. With a single process, the store never holds more than Config.Max events. To make room, the process deletes the oldest, but none
+//  10. Each event is one object, and repeats update it. Writing an earlier or equal state changes nothing.
+//  11. With a single process, the store never holds more than Config.Max events. To make room, the process deletes the oldest, but none
 //     that was repeated since it was read.
 //
 // # Testing

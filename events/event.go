@@ -49,13 +49,14 @@ func SlogSink(logger *slog.Logger) func(Event) {
 		if e.Type == Warning {
 			level = slog.LevelWarn
 		}
-		logger.LogAttrs(context.Background(), level, "event",
-			slog.String("kind", e.About.Kind),
-			slog.String("key", e.About.Key),
-			slog.String("uid", e.About.UID),
-			slog.String("reason", e.Reason),
-			slog.String("message", e.Message),
-			slog.Int("count", e.Count),
-		)
+		logger.LogAttrs(context.Background(), level, "event", append(attrsOf(&e), slog.Int("count", e.Count))...)
+	}
+}
+
+// attrsOf returns what the log says about an event.
+func attrsOf(e *Event) []slog.Attr {
+	return []slog.Attr{
+		slog.String("kind", e.About.Kind), slog.String("key", e.About.Key), slog.String("uid", e.About.UID),
+		slog.String("reason", e.Reason), slog.String("message", e.Message),
 	}
 }

@@ -53,11 +53,7 @@ func ExampleQueueStats() {
 
 // Events are kept as objects of a store, where others can list and watch them.
 func ExampleAbout() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	rec, err := events.NewRecorder(events.Config{Store: db, Max: 1000})
 	if err != nil {
 		fmt.Println(err)

@@ -39,17 +39,24 @@ func (r *Recorder) CheckInvariants() error {
 	if r.ring.Len() != len(r.held) || r.ring.Len() > r.cfg.Size {
 		return fmt.Errorf("the ring has %d events, %d are held, the size is %d", r.ring.Len(), len(r.held), r.cfg.Size)
 	}
+	behind := 0
 	for el := r.ring.Front(); el != nil; el = el.Next() {
-		e := el.Value.(*Event)
+		e := el.Value.(*heldEvent)
+		if e.behind {
+			behind++
+		}
 		if r.held[identity{e.About, e.Type, e.Reason, e.Message}] != el {
 			return fmt.Errorf("%v is not held under its identity", *e)
 		}
 		if e.Count < 1 || e.Last.Before(e.First) {
 			return fmt.Errorf("%v happened %d times from %v to %v", e.About, e.Count, e.First, e.Last)
 		}
-		if before := el.Prev(); before != nil && e.Last.Before(before.Value.(*Event).Last) {
+		if before := el.Prev(); before != nil && e.Last.Before(before.Value.(*heldEvent).Last) {
 			return fmt.Errorf("%v is newer than its successor", before.Value)
 		}
+	}
+	if behind != r.behind {
+		return fmt.Errorf("%d events are behind, %d say so", r.behind, behind)
 	}
 	return r.limits.check()
 }

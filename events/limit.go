@@ -8,8 +8,8 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// limits holds token buckets: for each object one for new events and one for repeats. It is the generic cell rate algorithm (ITU-T I.371):
-// a bucket is only the time at which it will be full again, so a full bucket need not exist.
+// limits holds token buckets: for each object and each type of event, one for new events and one for repeats. It is the generic cell rate
+// algorithm (ITU-T I.371): a bucket is only the time at which it will be full again, so a full bucket need not exist.
 //
 // Invariants:
 //  1. order and byRef have the same objects, at most max.
@@ -29,16 +29,26 @@ type limits struct {
 type buckets struct {
 	about store.Ref
 	used  time.Time
-	full  [2]time.Time // by kind of token
+	full  [tokens]time.Time
+	dry   [tokens]bool // a token was refused since the bucket was last full
 }
 
 // token is what a call takes.
 type token int
 
 const (
-	forNew token = iota
-	forRepeat
+	forNew    token = 0 // of a Normal; that of a Warning is one more
+	forRepeat token = 2
+	tokens          = 4
 )
+
+// of returns the token for events of a type.
+func (sort token) of(kind Type) token {
+	if kind == Warning {
+		return sort + 1
+	}
+	return sort
+}
 
 func newLimits(cfg Config) limits {
 	l := limits{
@@ -52,21 +62,25 @@ func newLimits(cfg Config) limits {
 	return l
 }
 
-// take takes a token, and reports whether there was one.
-func (l *limits) take(about store.Ref, sort token, now time.Time) bool {
+// take takes a token, and reports whether there was one. If not, first reports whether it is the first one that is refused since the bucket
+// was full.
+func (l *limits) take(about store.Ref, sort token, now time.Time) (ok, first bool) {
 	if l.none {
-		return true
+		return true, false
 	}
 	b := l.use(about, now)
 	full := b.full[sort]
-	if full.Before(now) {
+	if !full.After(now) {
 		full = now
+		b.dry[sort] = false
 	}
 	if full.Sub(now) > l.span-l.refill {
-		return false
+		first = !b.dry[sort]
+		b.dry[sort] = true
+		return false, first
 	}
 	b.full[sort] = full.Add(l.refill)
-	return true
+	return true, false
 }
 
 // use returns the buckets of an object, as the last used ones, and forgets at most two others that are full.

@@ -13,6 +13,7 @@ import (
 
 // queueConfig is the part of Config about queues.
 type queueConfig struct {
+	Name         string // of the field of Config, for the log
 	Size         int
 	Backoff      wait.Backoff
 	DrainTimeout time.Duration
@@ -35,6 +36,7 @@ type queue struct {
 	waiting *list.List // of *Event, the longest waiting one first
 	byLife  map[life]*list.Element
 	running bool
+	full    bool       // an event was dropped since no event waited
 	stats   QueueStats // the counters
 }
 
@@ -60,26 +62,44 @@ func newQueue(sink func(context.Context, Event) error, cfg queueConfig) *queue {
 // event that has waited longest is dropped.
 func (q *queue) Put(e Event) {
 	q.mu.Lock()
-	q.putLocked(&e)
+	dropped, first := q.putLocked(&e)
 	q.mu.Unlock()
 	select {
 	case q.wake <- struct{}{}:
 	default: // Run will check anyway
 	}
+	q.logDropped(dropped, first)
 }
 
-func (q *queue) putLocked(e *Event) {
+// putLocked returns the event that is dropped to make room, or nil, and whether it is the first one since no event waited.
+func (q *queue) putLocked(e *Event) (dropped *Event, first bool) {
 	if el, ok := q.byLife[lifeOf(e)]; ok {
 		q.stats.Merged++
 		if held := el.Value.(*Event); held.Count < e.Count { // states may arrive out of order
 			*held = *e
 		}
-		return
+		return nil, false
 	}
 	q.byLife[lifeOf(e)] = q.waiting.PushBack(e)
-	if q.waiting.Len() > q.cfg.Size {
-		q.takeLocked()
-		q.stats.Dropped++
+	if q.waiting.Len() <= q.cfg.Size {
+		return nil, false
+	}
+	return q.takeLocked(), q.dropLocked()
+}
+
+// dropLocked counts a dropped event, and reports whether it is the first one since no event waited.
+func (q *queue) dropLocked() (first bool) {
+	q.stats.Dropped++
+	first = !q.full
+	q.full = true
+	return first
+}
+
+// logDropped logs that an event was dropped, if it is the first one.
+func (q *queue) logDropped(e *Event, first bool) {
+	if first {
+		attrs := append([]slog.Attr{slog.String("for", q.cfg.Name)}, attrsOf(e)...)
+		q.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "event dropped: too many wait", attrs...)
 	}
 }
 
@@ -159,16 +179,18 @@ func (q *queue) deliver(work context.Context, e *Event) {
 	}()
 	err := retry.Do(work, retry.Config{Backoff: q.cfg.Backoff}, func(ctx context.Context) error { return q.sink(ctx, *e) })
 	returned = true
+	var first bool
 	q.mu.Lock()
 	switch {
 	case err == nil:
 		q.stats.Delivered++
 	case work.Err() != nil:
-		q.returnLocked(e)
+		first = q.returnLocked(e)
 	default:
 		q.stats.Failed++
 	}
 	q.mu.Unlock()
+	q.logDropped(e, first)
 	if err != nil && work.Err() == nil {
 		q.cfg.Logger.LogAttrs(work, slog.LevelWarn, "event not delivered",
 			slog.String("kind", e.About.Kind), slog.String("key", e.About.Key), slog.String("reason", e.Reason),
@@ -176,8 +198,9 @@ func (q *queue) deliver(work context.Context, e *Event) {
 	}
 }
 
-// returnLocked puts e, which was taken, back at the front of the queue.
-func (q *queue) returnLocked(e *Event) {
+// returnLocked puts e, which was taken, back at the front of the queue. If there is no room, it drops e, and reports whether it is the first
+// one since no event waited.
+func (q *queue) returnLocked(e *Event) (first bool) {
 	el := q.byLife[lifeOf(e)]
 	switch {
 	case el != nil: // another state has arrived, usually a later one
@@ -186,16 +209,18 @@ func (q *queue) returnLocked(e *Event) {
 			*held = *e
 		}
 	case q.waiting.Len() == q.cfg.Size:
-		q.stats.Dropped++
+		first = q.dropLocked()
 	default:
 		q.byLife[lifeOf(e)] = q.waiting.PushFront(e)
 	}
+	return first
 }
 
 func (q *queue) take() (*Event, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.waiting.Len() == 0 {
+		q.full = false
 		return nil, false
 	}
 	return q.takeLocked(), true

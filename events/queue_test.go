@@ -71,47 +71,6 @@ func run(t *testing.T, q *events.Queue) (stop func()) {
 	}
 }
 
-func TestEventsAreDeliveredInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &slow{}
-		q := newQueue(t, s.write, events.QueueConfig{})
-		q.Put(event("A", 1))
-		stop := run(t, q)
-		q.Put(event("B", 1))
-		synctest.Wait()
-		q.Put(event("C", 1))
-		synctest.Wait()
-		assert.Equal(t, []string{"A x1", "B x1", "C x1"}, s.all())
-		stop()
-		q.Put(event("D", 1))
-		assert.Equal(t, events.QueueStats{Waiting: 1, Delivered: 3}, q.Stats())
-		run(t, q)() // a queue may be run again
-		assert.Equal(t, "D x1", s.all()[3])
-	})
-}
-
-func TestPutNeverBlocksAndDropsOldest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hold := make(chan struct{})
-		s := &slow{do: func(context.Context, events.Event) error { <-hold; return nil }}
-		q := newQueue(t, s.write, events.QueueConfig{Size: 3})
-		stop := run(t, q)
-		q.Put(event("first", 1))
-		synctest.Wait() // the sink is at it
-		start := time.Now()
-		for n := range 100 {
-			q.Put(event(fmt.Sprint(n), 1))
-			require.NoError(t, q.CheckInvariants(n+2, 1))
-		}
-		assert.Zero(t, time.Since(start))
-		assert.Equal(t, events.QueueStats{Waiting: 3, Dropped: 97}, q.Stats())
-		close(hold)
-		stop()
-		assert.Equal(t, []string{"first x1", "97 x1", "98 x1", "99 x1"}, s.all())
-		assert.Equal(t, events.QueueStats{Delivered: 4, Dropped: 97}, q.Stats())
-	})
-}
-
 func TestRepeatsOfQueuedEventAreMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slow{}
@@ -130,15 +89,6 @@ func TestRepeatsOfQueuedEventAreMerged(t *testing.T) {
 		require.NoError(t, q.CheckInvariants(104, 0))
 		run(t, q)()
 		assert.Equal(t, []string{"B x1", "B x1"}, s.all())
-	})
-	synctest.Test(t, func(t *testing.T) {
-		s := &slow{}
-		q := newQueue(t, s.write, events.QueueConfig{})
-		for _, n := range []int{1, 3, 2} {
-			q.Put(event("A", n))
-		}
-		run(t, q)()
-		assert.Equal(t, []string{"A x3"}, s.all())
 	})
 }
 
@@ -389,15 +339,18 @@ func TestConcurrentRecordIntoRestartingQueue(t *testing.T) {
 	require.Len(t, last, 8)
 }
 
+// An event must not be lost if it is put, and Run is stopped, just after Run has found no event. Puts keep Run busy, so it is often there.
 func TestEventsPutBeforeStopAreDelivered(t *testing.T) {
 	q := newQueue(t, (&slow{}).write, events.QueueConfig{})
+	put := 0
 	for n := range 3000 {
 		stop := run(t, q)
-		for range n % 64 {
-			runtime.Gosched() // Run is somewhere between its beginning and its rest
+		for range 1 + n%64 {
+			q.Put(event(fmt.Sprint(put), 1))
+			put++
+			runtime.Gosched()
 		}
-		q.Put(event(fmt.Sprint(n), 1))
 		stop()
-		require.Equal(t, events.QueueStats{Delivered: uint64(n + 1)}, q.Stats())
+		require.Equal(t, events.QueueStats{Delivered: uint64(put)}, q.Stats())
 	}
 }

@@ -26,7 +26,7 @@ func start(ctx context.Context, r *events.Recorder) (stop func() error) {
 
 func TestRecorderRecordsWithoutRun(t *testing.T) {
 	write := func(context.Context, events.Event) error { panic("called without Run") }
-	r := must(events.NewRecorder(events.Config{Write: write, QueueSize: 2, Store: must(store.NewMemory(store.MemoryConfig{}))}))
+	r := must(events.NewRecorder(events.Config{Write: write, QueueSize: 2, Store: store.NewMemory(store.MemoryConfig{})}))
 	for _, key := range []string{"a", "b", "c"} {
 		r.Normal(store.Ref{Kind: "app", Key: key}, "Created", "")
 	}
@@ -64,7 +64,7 @@ func TestWriteReceivesEventBeforeThoseThatSinkRecords(t *testing.T) {
 
 func TestRecorderDeliversToWriteAndStoreIndependently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		down := errors.New("down")
 		fails := func(context.Context, events.Event) error { return down }
 		backoff := wait.Backoff{Duration: time.Hour, Steps: 0}
@@ -93,7 +93,7 @@ func TestRecorderDeliversToWriteAndStoreIndependently(t *testing.T) {
 
 func TestOldEventsExpireWithoutNewEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		r := must(events.NewRecorder(events.Config{Store: db, TTL: 10 * time.Minute}))
 		stop := start(t.Context(), r)
 		r.Normal(store.Ref{Kind: "app", Key: "web"}, "Created", "")
@@ -112,7 +112,7 @@ func TestOldEventsExpireWithoutNewEvents(t *testing.T) {
 func TestPanickingWriteEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := must(events.NewRecorder(events.Config{
-			Write: func(context.Context, events.Event) error { panic("boom") }, Store: must(store.NewMemory(store.MemoryConfig{})),
+			Write: func(context.Context, events.Event) error { panic("boom") }, Store: store.NewMemory(store.MemoryConfig{}),
 		}))
 		r.Normal(store.Ref{Kind: "app", Key: "web"}, "Created", "")
 		err := r.Run(t.Context())
@@ -135,7 +135,7 @@ func TestIdleRecorderRunsOnceAtATime(t *testing.T) {
 
 func TestShortestTTLIsOneNanosecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := must(events.NewRecorder(events.Config{Store: must(store.NewMemory(store.MemoryConfig{})), TTL: 1}))
+		r := must(events.NewRecorder(events.Config{Store: store.NewMemory(store.MemoryConfig{}), TTL: 1}))
 		stop := start(t.Context(), r)
 		time.Sleep(time.Second)
 		require.NoError(t, stop())
@@ -144,7 +144,7 @@ func TestShortestTTLIsOneNanosecond(t *testing.T) {
 
 func TestEachSweepLeavesNineTenthsOfMax(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		r := must(events.NewRecorder(events.Config{Store: db, Max: 10, TTL: time.Hour}))
 		stop := start(t.Context(), r)
 		for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
@@ -165,7 +165,7 @@ func TestEachSweepLeavesNineTenthsOfMax(t *testing.T) {
 }
 
 func TestStoreWithOtherEventsIsRejected(t *testing.T) {
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	must(store.Open(db, "Event", store.Config[string]{}))
 	_, err := events.NewRecorder(events.Config{Store: db})
 	require.ErrorContains(t, err, "events: new recorder: Config.Store: ")

@@ -4,7 +4,7 @@ package events
 type Stats struct {
 	Recorded uint64 // calls that were recorded, including repeats
 	Limited  uint64 // calls that were dropped: too many new events about one object
-	Untold   uint64 // repeats that were counted and not passed on: too many repeats about one object
+	Untold   uint64 // repeats that were counted and not passed on at once: too many repeats about one object
 
 	Held    int // events in memory
 	Objects int // objects whose limits are in memory

@@ -24,7 +24,7 @@ import (
 )
 
 func newStoreSink(t *testing.T, cfg events.Config) (*events.StoreSink, *interceptor.Store[events.Event]) {
-	memory, err := store.Open[events.Event](must(store.NewMemory(store.MemoryConfig{})), "event", store.Config[events.Event]{})
+	memory, err := store.Open[events.Event](store.NewMemory(store.MemoryConfig{}), "event", store.Config[events.Event]{})
 	require.NoError(t, err)
 	s := interceptor.New[events.Event](memory)
 	sink := events.NewStoreSink(s, cfg)

@@ -1,6 +1,7 @@
 package expectations
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"sync"
@@ -16,6 +17,7 @@ import (
 type book[K comparable, E any] struct {
 	cfg     Config[K]
 	removed func(*page[K, E]) // called under mu for each page that is removed; may be nil
+	attrs   func(E) slog.Attr // describes in the log what a page expects; may be nil
 
 	mu             sync.Mutex // guards the following
 	pages          map[K]*page[K, E]
@@ -30,7 +32,7 @@ type page[K comparable, E any] struct {
 	key          K
 	expected     E
 	expires      time.Time // zero means never
-	asked        bool      // a caller was told that key waits
+	asked        bool      // a caller has asked, and key waited
 	older, newer *page[K, E]
 }
 
@@ -42,33 +44,33 @@ func newBook[K comparable, E any](cfg Config[K]) book[K, E] {
 }
 
 // lock locks mu and removes expired pages. Its result is for unlock: defer b.unlock(b.lock()).
-func (b *book[K, E]) lock() (expired []K) {
+func (b *book[K, E]) lock() (expired []*page[K, E]) {
 	b.mu.Lock()
 	return b.sweepLocked()
 }
 
-func (b *book[K, E]) sweepLocked() (expired []K) {
+func (b *book[K, E]) sweepLocked() (expired []*page[K, E]) {
 	if b.oldest == nil || b.oldest.expires.IsZero() {
 		return nil // without reading the clock: most events come while no key waits
 	}
 	now := time.Now()
 	for p := b.oldest; p != nil && !now.Before(p.expires); p = b.oldest {
 		b.removeLocked(p)
-		expired = append(expired, p.key)
+		expired = append(expired, p)
 	}
 	return expired
 }
 
 // unlock unlocks mu, and reports the keys that have expired or are satisfied.
-func (b *book[K, E]) unlock(expired []K) {
+func (b *book[K, E]) unlock(expired []*page[K, E]) {
 	met, listeners := b.met, b.listeners
 	b.met = nil
 	b.mu.Unlock()
-	for _, key := range expired {
+	for _, p := range expired {
 		if b.cfg.OnExpired != nil {
-			b.cfg.OnExpired(key)
+			b.cfg.OnExpired(p.key)
 		} else {
-			b.cfg.Logger.Warn("expectations expired", slog.String("name", b.cfg.Name), slog.Any("key", key))
+			b.warn(p)
 		}
 	}
 	for _, key := range met {
@@ -78,7 +80,17 @@ func (b *book[K, E]) unlock(expired []K) {
 	}
 }
 
-// ask returns when the page of key expires, and records that a caller was told that key waits.
+// warn logs that p has expired.
+func (b *book[K, E]) warn(p *page[K, E]) {
+	attrs := []slog.Attr{slog.String("name", b.cfg.Name), slog.Any("key", p.key)}
+	if b.attrs != nil {
+		attrs = append(attrs, b.attrs(p.expected))
+	}
+	attrs = append(attrs, slog.Duration("waited", time.Since(p.expires.Add(-b.cfg.TTL))))
+	b.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "expectations expired", attrs...)
+}
+
+// ask returns when the page of key expires, and records that a caller has asked, and key waited.
 func (b *book[K, E]) ask(key K) (at time.Time, waiting bool) {
 	defer b.unlock(b.lock())
 	p := b.pages[key]

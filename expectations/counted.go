@@ -23,9 +23,9 @@ type counts struct {
 	creations, deletions int
 }
 
-// NewCounted returns a Counted in which every key is satisfied. Its error is nil: every Config is valid.
-func NewCounted[K comparable](cfg Config[K]) (*Counted[K], error) {
-	return &Counted[K]{book: newBook[K, counts](cfg)}, nil
+// NewCounted returns a Counted in which every key is satisfied.
+func NewCounted[K comparable](cfg Config[K]) *Counted[K] {
+	return &Counted[K]{book: newBook[K, counts](cfg)}
 }
 
 // SatisfiedExpectations reports whether key is not waiting: its expectations were observed or have expired, or it has none.
@@ -75,7 +75,7 @@ func (c *Counted[K]) LowerExpectations(key K, creations, deletions int) {
 	}
 }
 
-// DeleteExpectations forgets key. Call it when the object of key is gone.
+// DeleteExpectations forgets key. Call it when the object of key is deleted.
 func (c *Counted[K]) DeleteExpectations(key K) { c.book.forget(key) }
 
 // Name returns Config.Name.

@@ -1,13 +1,14 @@
 // Package expectations keeps a controller from acting on a cache that does not yet show the controller's own writes.
 //
 // Suppose that a controller creates two children, and then reads a cache that lags behind. It finds them missing and creates two more. To
-// avoid this, it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one of three
+// avoid this, it records what it expects to see, and does not act on a key until its cache has caught up. It can expect one of four
 // things:
 //
 //	          a key expects              satisfied by                      fits
 //	Counted   a number of events         that many events of any child     any source
 //	Tracked   events of some children    the events of these children      children with known identities
 //	Versions  a version of the source    a cache that has seen it          sources whose writes return a version
+//	Values    a value in the cache       a cache that shows it             sources without versions, such as those of informer/poll
 //
 // The method names are those of client-go's controllers, where the first two come from
 // (https://github.com/kubernetes/kubernetes/blob/master/pkg/controller/controller_utils.go). Kubernetes is moving to the third
@@ -26,8 +27,12 @@
 // If Config.TTL is negative, nothing expires, and the time is zero: then use a delay of 0, which means "only after an event".
 //
 // With Counted and Tracked, first expect, then act. If a write fails, withdraw its expectation. In the handlers of the cache, call the
-// Observed methods. When the object of the key is gone, call DeleteExpectations. With Versions, first act, then expect the version that the
-// write returned. The code that updates the cache calls [Versions.VersionObserved]: see [Versions].
+// Observed methods. When the object of the key is deleted, call DeleteExpectations in the handler of its deletion: a key that waits does not reach a
+// reconcile. A controller with Expectations in its Config does it for the objects of its watches made by For.
+//
+// With Versions, first act, then expect the version that the write returned. The code that updates the cache calls
+// [Versions.VersionObserved]: see [Versions]. With Values, act, and then expect that the cache shows another state than the one on which the
+// write was based.
 //
 // # Notify
 //
@@ -62,7 +67,7 @@
 //     and End, whose events may arrive before they are expected.
 //  5. Only keys that wait, or are between Begin and End, take memory. A call takes one lock once. Its cost does not depend on the
 //     number of keys, except for the keys that it reports. With Versions, it grows with the logarithm of the number of keys
-//     that wait, and with the number itself when a new history begins.
+//     that wait, and with the number itself when a new history begins. [Values.ValuesObserved] takes the lock twice for each key that waits.
 //  6. After Expires or SatisfiedExpectations has reported that a key waits, the function given to Notify is called when the key is
 //     satisfied. If the key expires instead, the caller can check then.
 //  7. No user code runs under a lock. A call that would store a key that is not equal to itself (NaN) panics.

@@ -9,11 +9,7 @@ import (
 // A controller wants three children, and its cache shows none yet. It counts what it has created, and leaves the key
 // alone until the cache has shown as many.
 func ExampleCounted() {
-	exp, err := expectations.NewCounted(expectations.Config[string]{Name: "sites"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	exp := expectations.NewCounted(expectations.Config[string]{Name: "sites"})
 	reconcile := func(shown int) {
 		if !exp.SatisfiedExpectations("web") {
 			fmt.Println("shown", shown, "- wait")
@@ -37,13 +33,9 @@ func ExampleCounted() {
 	// shown 2 - create 1
 }
 
-// A deletion is often told twice: when it begins, and when it is done. It counts once.
+// A deletion is often reported twice: when it begins, and when it is done. It counts once.
 func ExampleTracked() {
-	exp, err := expectations.NewTracked[string, string](expectations.Config[string]{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
 	exp.ExpectDeletions("web", "web-1", "web-2")
 	exp.DeletionObserved("web", "web-1")
 	exp.DeletionObserved("web", "web-1")
@@ -57,11 +49,7 @@ func ExampleTracked() {
 
 // Where the source gives out the identities, the event may be faster than the answer to the write.
 func ExampleTracked_Begin() {
-	exp, err := expectations.NewTracked[string, string](expectations.Config[string]{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	exp := expectations.NewTracked[string, string](expectations.Config[string]{})
 	exp.Begin("web")
 	exp.CreationObserved("web", "id-7") // from the handler of the cache
 	exp.ExpectCreations("web", "id-7")  // what the write has returned
@@ -71,13 +59,9 @@ func ExampleTracked_Begin() {
 }
 
 // A write returns the version of the source after it. The key waits for a cache that has reached that version, and the code that holds it
-// back is told when it has.
+// back is notified when it has.
 func ExampleVersions() {
-	exp, err := expectations.NewVersions(expectations.Config[string]{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	exp := expectations.NewVersions(expectations.Config[string]{})
 	stop := exp.Notify(func(key string) { fmt.Println(key, "goes on") })
 	defer stop()
 	exp.ExpectVersion("web", 17)
@@ -96,17 +80,37 @@ func ExampleVersions() {
 // A key whose expectations have expired can be retried at once: here it goes back to the queue.
 func ExampleConfig() {
 	var queue []string
-	exp, err := expectations.NewVersions(expectations.Config[string]{
+	exp := expectations.NewVersions(expectations.Config[string]{
 		TTL:       1, // a nanosecond: it expires at once
 		OnExpired: func(key string) { queue = append(queue, key) },
 	})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 	exp.ExpectVersion("web", 17)
 	for !exp.SatisfiedExpectations("web") {
 	}
 	fmt.Println(queue)
 	// Output: [web]
+}
+
+// The writes of an API return no version. The key waits until the cache shows another state than the one that the write was based on.
+func ExampleValues() {
+	cache := map[string]int{"web": 3} // servers by site, as of the last poll
+	exp := expectations.NewValues(expectations.Config[string]{})
+	reconcile := func() {
+		if !exp.SatisfiedExpectations("web") {
+			fmt.Println("wait")
+			return
+		}
+		before := cache["web"]
+		fmt.Println("from", before, "servers to", before+1)
+		exp.ExpectValue("web", func() bool { return cache["web"] != before })
+	}
+	reconcile()
+	reconcile()
+	cache["web"] = 4 // the next poll
+	exp.ValuesObserved()
+	reconcile()
+	// Output:
+	// from 3 servers to 4
+	// wait
+	// from 4 servers to 5
 }

@@ -8,6 +8,8 @@ import (
 func (c *Counted[K]) CheckInvariants() error     { return c.book.check() }
 func (t *Tracked[K, ID]) CheckInvariants() error { return t.book.check() }
 
+func (v *Values[K]) CheckInvariants() error { return v.book.check() }
+
 func (v *Versions[K]) CheckInvariants() error {
 	for i, p := range v.next {
 		if p.expected.place != i || v.book.pages[p.key] != p || p.expected.version <= v.seen || v.Less(i) {
@@ -28,6 +30,8 @@ func (c *Counted[K]) Peek(key K) (at time.Time, waiting, asked bool)     { retur
 func (t *Tracked[K, ID]) Peek(key K) (at time.Time, waiting, asked bool) { return t.book.peek(key) }
 func (v *Versions[K]) Peek(key K) (at time.Time, waiting, asked bool)    { return v.book.peek(key) }
 
+func (v *Values[K]) Peek(key K) (at time.Time, waiting, asked bool) { return v.book.peek(key) }
+
 func (b *book[K, E]) peek(key K) (at time.Time, waiting, asked bool) {
 	defer b.unlock(b.lock())
 	if p := b.pages[key]; p != nil {
@@ -39,6 +43,7 @@ func (b *book[K, E]) peek(key K) (at time.Time, waiting, asked bool) {
 func (c *Counted[K]) Len() int     { return len(c.book.pages) }
 func (t *Tracked[K, ID]) Len() int { return len(t.book.pages) }
 func (v *Versions[K]) Len() int    { return len(v.book.pages) }
+func (v *Values[K]) Len() int      { return len(v.book.pages) }
 
 // Room returns for how many keys there is room.
 func (c *Counted[K]) Room() int  { return c.book.peak }
@@ -63,7 +68,7 @@ func (b *book[K, E]) check() error {
 		}
 	}
 	if len(b.met) > 0 {
-		return fmt.Errorf("nobody was told of %v", b.met)
+		return fmt.Errorf("%v are satisfied, and no listener was called", b.met)
 	}
 	if b.newest != last || n != len(b.pages) || n > b.peak {
 		return fmt.Errorf("%d pages in order, %d by key, at most %d", n, len(b.pages), b.peak)

@@ -14,14 +14,14 @@ import (
 
 const ttl = time.Minute
 
-// model is the common behavior of the three types, implemented the slow way: until when each key waits, whether a caller was told so, and
+// model is the common behavior of the four types, implemented the slow way: until when each key waits, whether a caller has asked, and
 // the calls of each listener.
 type model struct {
 	until map[string]time.Time
 	asked map[string]bool
 
-	reported, expired []string // by OnExpired, and what the model says
-	told, met         []string // by the function given to Notify, and what the model says
+	reported, expired []string // by OnExpired, and what the model expects
+	notified, met     []string // by the function given to Notify, and what the model expects
 }
 
 func newModel() *model {
@@ -55,7 +55,7 @@ func (m *model) meet(key string) {
 	delete(m.until, key)
 }
 
-// subject is one of the three types, with its model.
+// subject is one of the four types, with its model.
 type subject interface {
 	actions() []func()
 	satisfied(key string) bool
@@ -63,7 +63,7 @@ type subject interface {
 	common() (*model, asker)
 }
 
-// asker is what the three types have in common.
+// asker is what the four types have in common.
 type asker interface {
 	Expires(key string) (time.Time, bool)
 	Peek(key string) (at time.Time, waiting, asked bool)
@@ -89,8 +89,8 @@ func check(s subject) error {
 			return fmt.Errorf("%s: expires at %v, %v, asked %v; want %v, %v, %v", key, at, waiting, asked, until, want, m.asked[key])
 		}
 	}
-	if !sameSet(m.reported, m.expired) || !sameSet(m.told, m.met) {
-		return fmt.Errorf("reported %v, want %v; told %v, want %v", m.reported, m.expired, m.told, m.met)
+	if !sameSet(m.reported, m.expired) || !sameSet(m.notified, m.met) {
+		return fmt.Errorf("reported %v, want %v; notified %v, want %v", m.reported, m.expired, m.notified, m.met)
 	}
 	return real.CheckInvariants()
 }
@@ -99,16 +99,17 @@ func check(s subject) error {
 func checkAnswers(s subject) error {
 	m, real := s.common()
 	for _, key := range []string{"a", "b"} {
+		satisfied := s.satisfied(key)
 		at, waiting := real.Expires(key)
 		until, want := m.until[key]
-		if s.satisfied(key) == want || waiting != want || at != until {
+		if satisfied == want || waiting != want || at != until {
 			return fmt.Errorf("%s: expires at %v, %v; want %v, %v", key, at, waiting, until, want)
 		}
 	}
 	return nil
 }
 
-// sameSet compares regardless of order: what a call tells of may have been set in any.
+// sameSet compares regardless of order: what a call reports may have been set in any.
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
@@ -129,7 +130,7 @@ func everyHistory(t *testing.T, start func() subject) {
 		run := func(history []int) {
 			s := start()
 			m, real := s.common()
-			real.Notify(func(key string) { m.told = append(m.told, key) })
+			real.Notify(func(key string) { m.notified = append(m.notified, key) })
 			actions := s.actions()
 			for i, a := range history {
 				actions[a]()
@@ -176,7 +177,7 @@ type counted struct {
 
 func newCounted() subject {
 	m := newModel()
-	return &counted{m, must(expectations.NewCounted(m.config())), make(map[string][2]int)}
+	return &counted{m, expectations.NewCounted(m.config()), make(map[string][2]int)}
 }
 
 // change makes n what key expects.
@@ -231,7 +232,7 @@ type tracked struct {
 
 func newTracked() subject {
 	m := newModel()
-	return &tracked{m, must(expectations.NewTracked[string, int](m.config())), map[string]map[string]bool{"a": {}, "b": {}}, nil}
+	return &tracked{m, expectations.NewTracked[string, int](m.config()), map[string]map[string]bool{"a": {}, "b": {}}, nil}
 }
 
 func (s *tracked) expect(key string, events ...string) {
@@ -301,7 +302,7 @@ type versions struct {
 
 func newVersions() subject {
 	m := newModel()
-	return &versions{model: m, v: must(expectations.NewVersions(m.config())), want: make(map[string]uint64)}
+	return &versions{model: m, v: expectations.NewVersions(m.config()), want: make(map[string]uint64)}
 }
 
 func (s *versions) expect(key string, version uint64) {
@@ -359,3 +360,69 @@ func (s *versions) satisfied(key string) bool { return s.v.SatisfiedExpectations
 func (s *versions) drop(key string)           { delete(s.want, key) }
 
 func TestEveryShortVersionsHistoryMatchesModel(t *testing.T) { everyHistory(t, newVersions) }
+
+// values has a cache with two numbers, and expects numbers that are high enough.
+type values struct {
+	*model
+	v    *expectations.Values[string]
+	have map[string]int // what the cache shows
+	want map[string][]int
+}
+
+func newValues() subject {
+	m := newModel()
+	return &values{model: m, v: expectations.NewValues(m.config()), have: map[string]int{}, want: map[string][]int{}}
+}
+
+func (s *values) expect(key string, n int) {
+	s.v.ExpectValue(key, func() bool { return s.have[key] >= n })
+	s.want[key] = append(s.want[key], n)
+	s.until[key] = time.Now().Add(ttl)
+	s.settle(key)
+}
+
+// settle is what each look into the cache does.
+func (s *values) settle(key string) {
+	if want := s.want[key]; len(want) > 0 && slices.Max(want) <= s.have[key] {
+		s.forget(key)
+	}
+}
+
+func (s *values) observe() {
+	s.v.ValuesObserved()
+	s.settle("a")
+	s.settle("b")
+}
+
+func (s *values) forget(key string) {
+	delete(s.want, key)
+	s.meet(key)
+}
+
+func (s *values) actions() []func() {
+	return []func(){
+		func() { s.expect("a", 1) },
+		func() { s.expect("a", 2) },
+		func() { s.expect("b", 1) },
+		func() { s.have["a"]++ },
+		func() { s.have["a"] = 0 },
+		func() { s.have["b"]++; s.observe() },
+		func() { s.observe() },
+		func() { s.ask("a", s.satisfied) },
+		func() { s.ask("b", s.satisfied) },
+		func() { s.v.DeleteExpectations("a"); s.forget("a") },
+		half,
+		whole,
+	}
+}
+
+func (s *values) common() (*model, asker) { return s.model, s.v }
+func (s *values) satisfied(key string) bool {
+	ok := s.v.SatisfiedExpectations(key)
+	s.expire(s.drop) // before it looks
+	s.settle(key)
+	return ok
+}
+func (s *values) drop(key string) { delete(s.want, key) }
+
+func TestEveryShortValuesHistoryMatchesModel(t *testing.T) { everyHistory(t, newValues) }

@@ -26,13 +26,13 @@ type sets[ID comparable] struct {
 
 // sight is one event of one child.
 type sight[ID comparable] struct {
-	id   ID
-	gone bool
+	id      ID
+	deleted bool
 }
 
-// NewTracked returns a Tracked in which every key is satisfied. Its error is nil: every Config is valid.
-func NewTracked[K, ID comparable](cfg Config[K]) (*Tracked[K, ID], error) {
-	return &Tracked[K, ID]{book: newBook[K, sets[ID]](cfg)}, nil
+// NewTracked returns a Tracked in which every key is satisfied.
+func NewTracked[K, ID comparable](cfg Config[K]) *Tracked[K, ID] {
+	return &Tracked[K, ID]{book: newBook[K, sets[ID]](cfg)}
 }
 
 // SatisfiedExpectations reports whether key is not waiting: its expectations were observed or have expired, or it has none. A key between
@@ -74,7 +74,7 @@ func (t *Tracked[K, ID]) CreationObserved(key K, id ID) { t.observe(key, sight[I
 // DeletionObserved reports that a child of key was deleted, or will not be deleted.
 func (t *Tracked[K, ID]) DeletionObserved(key K, id ID) { t.observe(key, sight[ID]{id, true}) }
 
-// DeleteExpectations forgets key. Call it when the object of key is gone.
+// DeleteExpectations forgets key. Call it when the object of key is deleted.
 func (t *Tracked[K, ID]) DeleteExpectations(key K) { t.book.forget(key) }
 
 // Name returns Config.Name.
@@ -87,7 +87,7 @@ func (t *Tracked[K, ID]) Expires(key K) (at time.Time, waiting bool) { return t.
 // Notify adds a function that is called when a key that waits becomes satisfied. See the package documentation. It panics if f is nil.
 func (t *Tracked[K, ID]) Notify(f func(key K)) (stop func()) { return t.book.notify(f) }
 
-func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {
+func (t *Tracked[K, ID]) expect(key K, deleted bool, ids []ID) {
 	if len(ids) == 0 {
 		return
 	}
@@ -98,7 +98,7 @@ func (t *Tracked[K, ID]) expect(key K, gone bool, ids []ID) {
 		p.expected.expected = make(map[sight[ID]]struct{}, len(ids))
 	}
 	for _, id := range ids {
-		s := sight[ID]{id, gone}
+		s := sight[ID]{id, deleted}
 		if _, seen := p.expected.early[s]; !seen {
 			p.expected.expected[s] = struct{}{}
 		}

@@ -2,6 +2,7 @@ package expectations
 
 import (
 	"container/heap"
+	"log/slog"
 	"time"
 )
 
@@ -37,16 +38,17 @@ type awaited struct {
 	place   int
 }
 
-// NewVersions returns a Versions in which every key is satisfied. Its error is nil: every Config is valid.
-func NewVersions[K comparable](cfg Config[K]) (*Versions[K], error) {
+// NewVersions returns a Versions in which every key is satisfied.
+func NewVersions[K comparable](cfg Config[K]) *Versions[K] {
 	v := &Versions[K]{book: newBook[K, awaited](cfg)}
+	v.book.attrs = func(a awaited) slog.Attr { return slog.Uint64("version", a.version) }
 	v.book.removed = func(p *page[K, awaited]) {
 		heap.Remove(&v.next, p.expected.place)
 		if len(v.next) == 0 && cap(v.next) > 64 {
 			v.next = nil // free the memory of a burst
 		}
 	}
-	return v, nil
+	return v
 }
 
 // SatisfiedExpectations reports whether key is not waiting: its version was observed or has expired, or it has none.
@@ -97,7 +99,7 @@ func (v *Versions[K]) VersionObserved(version uint64) {
 	v.book.unlock(v.book.sweepLocked()) // after the loop: a key that was just satisfied does not expire
 }
 
-// DeleteExpectations forgets key. Call it when the object of key is gone.
+// DeleteExpectations forgets key. Call it when the object of key is deleted.
 func (v *Versions[K]) DeleteExpectations(key K) { v.book.forget(key) }
 
 // Reset forgets all observations and expectations, so every key is satisfied. It is for code that switches v to another source and another

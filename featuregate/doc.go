@@ -44,10 +44,11 @@
 //	})
 //	...
 //	flag.Var(gates, "feature-gates", gates.Usage())
+//	flag.Func("emulate", "behave as this older `version`", gates.Emulate) // optional
 //	...
 //	err = gates.SetFromEnv("SHOP_FEATURE_GATES") // before flag.Parse, so that the flag wins
 //	flag.Parse()
-//	err = gates.Lock() // checks the dependencies and logs what is on
+//	err = gates.Lock() // after all inputs: checks them against each other, and logs what is on
 //	...
 //	if gates.Enabled(CrashLoop) {
 //
@@ -56,7 +57,9 @@
 //
 // # Guarantees
 //
-//  1. Every setting is checked as a whole. If one name or value in it is wrong, no part of it takes effect.
+//  1. Every setting is checked as a whole. If one name or value in it is wrong in every version that the program may emulate, no part of it
+//     takes effect. [Gates.Lock] checks the rest, so settings and [Gates.Emulate] may come in any order: a setting that the version in force
+//     does not allow has no effect, and is an error of Lock.
 //  2. A later setting of a feature replaces an earlier one. A setting of a feature wins over AllAlpha and AllBeta, in any order.
 //  3. After [Gates.Lock], only [Gates.Override] changes a feature, for the duration of a test.
 //  4. While a program emulates an older version, each feature has the stage that it had in that version. A feature that is newer

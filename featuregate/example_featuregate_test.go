@@ -94,11 +94,13 @@ func ExampleGates_Emulate() {
 	fmt.Println(gates.Enabled(CrashLoop)) // beta
 	fmt.Println(gates.Emulate("1.2"))
 	fmt.Println(gates.Enabled(CrashLoop)) // alpha
-	fmt.Println(gates.Set("Shards=true"))
+	fmt.Println(gates.Set("Shards=true")) // the version may still change
+	fmt.Println(gates.Lock())
 	// Output:
 	// true
 	// <nil>
 	// false
+	// <nil>
 	// featuregate: Shards is new in version 1.4, and this is version 1.2
 }
 

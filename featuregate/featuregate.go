@@ -40,6 +40,9 @@ func (s Stage) String() string {
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
+// allows reports whether a feature of this stage may be set to on. Zero is the stage of a feature that is too new.
+func (s Stage) allows(on bool) bool { return s != 0 && s != Removed && (s != GA || on) }
+
 // Phase is a part of the life of a feature: it has the given stage from version Since of the program on.
 type Phase struct {
 	Since string // one to three numbers, such as "1.4"; "v" before them and "-rc.1" after them are ignored
@@ -89,6 +92,7 @@ type Gates[F ~int] struct {
 	// mu guards the following, and writes to on. Invariant: on is the result of update.
 	version   version // that decides the stages: the program's, or the emulated one
 	settings  map[string]bool
+	from      map[string]string // the environment variable of each setting, or ""
 	locked    bool
 	overrides []override[F]
 }
@@ -97,7 +101,7 @@ type Gates[F ~int] struct {
 func New[F ~int](cfg Config[F]) (*Gates[F], error) {
 	g := &Gates[F]{
 		logger: cmp.Or(cfg.Logger, slog.Default()),
-		on:     make([]atomic.Bool, len(cfg.Features)),
+		on:     make([]atomic.Bool, len(cfg.Features)), settings: make(map[string]bool), from: make(map[string]string),
 	}
 	for _, f := range cfg.Features {
 		f.History, f.Requires = slices.Clone(f.History), slices.Clone(f.Requires)
@@ -228,7 +232,7 @@ func defaultOf(now, before Phase) bool {
 	return false
 }
 
-// resolve returns which features are on in a version, with these settings.
+// resolve returns which features are on in a version, with these settings. A setting that is not allowed in the version has no effect.
 func (g *Gates[F]) resolve(v version, settings map[string]bool) []bool {
 	on := make([]bool, len(g.features))
 	for i, f := range g.features {
@@ -237,7 +241,7 @@ func (g *Gates[F]) resolve(v version, settings map[string]bool) []bool {
 		if all, ok := settings[allOf(now.Stage)]; ok {
 			on[i] = all
 		}
-		if set, ok := settings[f.Name]; ok {
+		if set, ok := settings[f.Name]; ok && now.Stage.allows(set) {
 			on[i] = set
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,11 +30,14 @@ func TestStageDeterminesDefaultAndMutability(t *testing.T) {
 		on     bool
 		off    string // the error of turning it off
 		turnOn string // the error of turning it on
+		atLock bool   // the error of turning it off is that of Lock
 	}{
 		{stages: []featuregate.Stage{a}},
 		{stages: []featuregate.Stage{a, b}, on: true},
 		{stages: []featuregate.Stage{b}, on: true},
-		{stages: []featuregate.Stage{a, ga}, on: true, off: "X is always on since version 1.2"},
+		{stages: []featuregate.Stage{ga}, on: true, off: "X is always on since version 1.1"},
+		{stages: []featuregate.Stage{a, ga}, on: true, atLock: true,
+			off: "X is always on since version 1.2: emulate an older version to turn it off"},
 		{stages: []featuregate.Stage{a, d}},
 		{stages: []featuregate.Stage{b, d}, on: true},
 		{stages: []featuregate.Stage{ga, d}, on: true},
@@ -55,6 +57,11 @@ func TestStageDeterminesDefaultAndMutability(t *testing.T) {
 				require.NoError(t, err)
 				assert.Equal(t, c.on, gates.Enabled(0))
 				err = gates.SetMap(map[string]bool{"X": on})
+				if c.atLock && !on {
+					require.NoError(t, err, "the version may still change")
+					assert.Equal(t, c.on, gates.Enabled(0), "and it has no effect in this version")
+					err = gates.Lock()
+				}
 				if want != "" {
 					assert.EqualError(t, err, "featuregate: "+want)
 					assert.Equal(t, c.on, gates.Enabled(0))
@@ -144,12 +151,21 @@ func TestStageHasName(t *testing.T) {
 	}
 }
 
-func TestUsageLeavesOutWhatIsAlwaysOn(t *testing.T) {
+// The flag is defined before it is known whether the program emulates an older version (kubernetes#133912).
+func TestUsageListsWhatEmulationCanTurnOff(t *testing.T) {
 	gates, err := one(t, "", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
 	require.NoError(t, err)
-	assert.NotContains(t, gates.Usage(), "\nX (")
+	assert.Contains(t, gates.Usage(), "\nX (GA since 1.4, always on; can be set while an older version is emulated)")
 	require.NoError(t, gates.Emulate("1.2"))
 	assert.Contains(t, gates.Usage(), "\nX (Alpha since 1.2, default off)")
+	for _, phases := range [][]featuregate.Phase{
+		{{Since: "1.4", Stage: featuregate.GA}}, // new with that version, so that an older one does not have it
+		{{Since: "1.2", Stage: featuregate.Alpha}, {Since: "1.4", Stage: featuregate.Removed}},
+	} {
+		gates, err = one(t, "1.4", phases...)
+		require.NoError(t, err)
+		assert.NotContains(t, gates.Usage(), "\nX (", "it cannot be set")
+	}
 }
 
 func TestSetAppliesAllOrNothing(t *testing.T) {
@@ -165,23 +181,6 @@ func TestSetAppliesAllOrNothing(t *testing.T) {
 		`unknown feature "Zebra"; unknown feature "allalpha": did you mean AllAlpha?`)
 	assert.True(t, gates.Enabled(CrashLoop))
 	assert.Empty(t, gates.String())
-}
-
-func TestFeatureSettingWinsOverGroupSetting(t *testing.T) {
-	for _, sets := range [][]string{{"CrashLoop=true,AllBeta=false"}, {"CrashLoop=true", "AllBeta=false"}, {"AllBeta=false", "CrashLoop=true"}} {
-		gates := newGates("1.4")
-		for _, s := range sets {
-			require.NoError(t, gates.Set(s))
-		}
-		assert.True(t, gates.Enabled(CrashLoop), "%v", sets)
-		assert.True(t, gates.Enabled(OldAPI), "it is neither")
-	}
-	gates := newGates("1.4")
-	require.NoError(t, gates.Set("AllBeta=false,AllAlpha=true"))
-	assert.False(t, gates.Enabled(CrashLoop))
-	assert.True(t, gates.Enabled(Shards))
-	require.NoError(t, gates.Set("AllBeta=true"), "the later one wins")
-	assert.True(t, gates.Enabled(CrashLoop))
 }
 
 func TestFlagWinsOverEnvironment(t *testing.T) {
@@ -206,14 +205,6 @@ func TestLockRejectsLaterSettings(t *testing.T) {
 	assert.False(t, gates.Enabled(Shards))
 }
 
-func TestFailedLockLocksNothing(t *testing.T) {
-	gates := newGates("1.4")
-	require.NoError(t, gates.Set("Shards=true,CrashLoop=false"))
-	require.Error(t, gates.Lock())
-	require.NoError(t, gates.Set("CrashLoop=true"))
-	require.NoError(t, gates.Lock())
-}
-
 func TestLockLogsSettingsAndState(t *testing.T) {
 	var out bytes.Buffer
 	drop := func(_ []string, a slog.Attr) slog.Attr {
@@ -236,6 +227,53 @@ level=INFO msg="feature gates" version=1.4 features.CrashLoop=true features.OldA
 `, out.String())
 }
 
+// The flags and variables of a program come in any order, and the version to emulate is one of them.
+func TestLockChecksSettingsInAnyOrderOfInputs(t *testing.T) {
+	old := []featuregate.Phase{{Since: "1.2", Stage: featuregate.Beta}, {Since: "1.4", Stage: featuregate.GA}}
+	t.Setenv("GATES", "X=false")
+	emulate := "-emulate=1.2"
+	for _, args := range [][]string{
+		{emulate, "-gates=X=false"}, {"-gates=X=false", emulate}, {emulate}, {"-emulate=1.4", emulate}, {"-gates=X=0", "-emulate=1.3"},
+	} {
+		gates, err := one(t, "", old...)
+		require.NoError(t, err)
+		require.NoError(t, gates.SetFromEnv("GATES"))
+		flags := flag.NewFlagSet("", flag.ContinueOnError)
+		flags.Var(gates, "gates", gates.Usage())
+		flags.Func("emulate", "", gates.Emulate)
+		require.NoError(t, flags.Parse(args), args)
+		require.NoError(t, gates.Lock(), args)
+		assert.False(t, gates.Enabled(0), args)
+	}
+}
+
+func TestLockSaysWhereAWrongSettingCameFrom(t *testing.T) {
+	t.Setenv("GATES", "Old=false,New=true")
+	made := func() *featuregate.Gates[Feature] {
+		return must(featuregate.New(featuregate.Config[Feature]{Logger: quiet, Features: []featuregate.Feature[Feature]{
+			{Name: "Old", History: []featuregate.Phase{{Since: "1.0", Stage: featuregate.Beta}, {Since: "1.3", Stage: featuregate.GA}}},
+			{Name: "New", History: []featuregate.Phase{{Since: "1.3", Stage: featuregate.Alpha}}},
+		}}))
+	}
+	gates := made()
+	require.NoError(t, gates.SetFromEnv("GATES"))
+	require.EqualError(t, gates.Lock(),
+		"featuregate: GATES: Old is always on since version 1.3: emulate an older version to turn it off")
+	require.NoError(t, gates.Emulate("1.2"), "a failed Lock locks nothing")
+	require.EqualError(t, gates.Lock(), "featuregate: GATES: New is new in version 1.3, and this is version 1.2")
+	assert.False(t, gates.Enabled(0))
+	assert.False(t, gates.Enabled(1))
+	require.NoError(t, gates.Set("New=true"))
+	require.EqualError(t, gates.Lock(), "featuregate: New is new in version 1.3, and this is version 1.2")
+	require.NoError(t, gates.Set("New=false"))
+	require.Error(t, gates.Lock(), "no value is allowed")
+	assert.Equal(t, "New=false,Old=false", gates.String())
+	gates = made()
+	require.NoError(t, gates.SetFromEnv("GATES"))
+	require.NoError(t, gates.Set("Old=true"))
+	require.NoError(t, gates.Lock())
+}
+
 func TestEmulatedVersionDeterminesStages(t *testing.T) {
 	gates, err := one(t, "1.4", featuregate.Phase{Since: "1.2", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.4", Stage: featuregate.GA})
 	require.NoError(t, err)
@@ -245,25 +283,17 @@ func TestEmulatedVersionDeterminesStages(t *testing.T) {
 	assert.False(t, gates.Enabled(0))
 	assert.Equal(t, "1.3.9", gates.Version())
 	require.NoError(t, gates.Set("X=false"), "it is alpha there")
-	assert.EqualError(t, gates.Emulate("1.4"), "featuregate: emulate version 1.4: X is always on since version 1.4")
+	test := &fatal{T: t, name: "Test"}
+	gates.Override(test, 0, false)
+	assert.Empty(t, test.failure)
+	assert.EqualError(t, gates.Emulate("1.4"),
+		"featuregate: emulate version 1.4: X is always on since version 1.4: emulate an older version to turn it off")
 	assert.EqualError(t, gates.Emulate("1.1"), "featuregate: emulate version 1.1: X is new in version 1.2, and this is version 1.1")
 	assert.Equal(t, "1.3.9", gates.Version(), "a rejected call changes nothing")
-}
-
-func TestRemovedFeatureStaysRemovedInEmulation(t *testing.T) {
-	for stage, on := range map[featuregate.Stage]bool{featuregate.Beta: false, featuregate.GA: true} {
-		gates, err := one(t, "1.4", featuregate.Phase{Since: "1.0", Stage: featuregate.Alpha}, featuregate.Phase{Since: "1.2", Stage: stage},
-			featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
-		require.NoError(t, err)
-		for _, v := range []string{"1.4", "1.3", "1.1"} {
-			require.NoError(t, gates.Emulate(v))
-			assert.Equal(t, on, gates.Enabled(0), "emulating %s", v)
-			assert.EqualError(t, gates.Set("X=true"), "featuregate: X was removed in version 1.4")
-		}
-		gates, err = one(t, "1.3", featuregate.Phase{Since: "1.2", Stage: stage}, featuregate.Phase{Since: "1.4", Stage: featuregate.Removed})
-		require.NoError(t, err)
-		assert.True(t, gates.Enabled(0), "not removed yet")
-	}
+	test.end()
+	require.NoError(t, gates.Emulate("1.4"))
+	assert.True(t, gates.Enabled(0))
+	require.EqualError(t, gates.Lock(), "featuregate: X is always on since version 1.4: emulate an older version to turn it off")
 }
 
 func TestUndeclaredFeaturePanics(t *testing.T) {
@@ -309,63 +339,22 @@ func (f *fatal) end() {
 	}
 }
 
-func TestOverrideEndsWithTest(t *testing.T) {
-	gates := newGates("1.4")
-	require.NoError(t, gates.Lock())
-	outer, inner := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestA/sub"}
-	gates.Override(outer, Shards, true)
-	gates.Override(outer, Shards, false)
-	gates.Override(inner, Shards, true)
-	assert.True(t, gates.Enabled(Shards))
-	inner.end()
-	assert.False(t, gates.Enabled(Shards))
-	outer.end()
-	assert.False(t, gates.Enabled(Shards))
-	assert.Empty(t, outer.failure+inner.failure)
-}
-
-func TestConflictingOverridesFail(t *testing.T) {
+func TestOverrideThatBreaksARuleFails(t *testing.T) {
 	gates := newGates("1.4")
 	a, b := &fatal{T: t, name: "TestA"}, &fatal{T: t, name: "TestAB"}
 	gates.Override(a, CrashLoop, false)
 	gates.Override(b, CrashLoop, true)
 	assert.Equal(t, "featuregate: override: TestA overrides CrashLoop now: tests that run in parallel need Gates of their own", b.failure)
-	assert.False(t, gates.Enabled(CrashLoop))
-	require.NoError(t, gates.Set("CrashLoop=true"))
-	assert.False(t, gates.Enabled(CrashLoop), "until the test ends")
-	a.end()
-	assert.True(t, gates.Enabled(CrashLoop))
-	gates.Override(&fatal{T: t, name: "TestC"}, OldAPI, false)
+	gates = newGates("1.5")
+	gates.Override(b, OldAPI, true)
+	assert.Equal(t, "featuregate: override: OldAPI was removed in version 1.5", b.failure)
+	gates.Override(b, CrashLoop, false)
+	gates.Override(b, Shards, true)
+	assert.Equal(t, "featuregate: override: Shards requires CrashLoop, which is off", b.failure)
 }
 
-func TestOverrideFollowsTheRules(t *testing.T) {
-	test := &fatal{T: t, name: "Test"}
-	gates := newGates("1.5")
-	gates.Override(test, OldAPI, true)
-	assert.Equal(t, "featuregate: override: OldAPI was removed in version 1.5", test.failure)
-	gates.Override(test, CrashLoop, false)
-	gates.Override(test, Shards, true)
-	assert.Equal(t, "featuregate: override: Shards requires CrashLoop, which is off", test.failure)
-	test.end()
-	assert.True(t, gates.Enabled(CrashLoop))
-}
-
-func TestEnabledRunsConcurrentlyWithSettings(t *testing.T) {
+func TestEnabledAllocatesNothing(t *testing.T) {
 	gates := newGates("1.4")
-	var wg sync.WaitGroup
-	for range 4 {
-		wg.Go(func() {
-			for range 100 {
-				assert.NoError(t, gates.Set("Shards=true,CrashLoop=true"))
-				gates.Enabled(Shards)
-				for range gates.All() {
-					_ = gates.String() + gates.Usage()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NoError(t, gates.Lock())
 	assert.Zero(t, testing.AllocsPerRun(100, func() { gates.Enabled(Shards) }))
 }
 

@@ -146,7 +146,19 @@ func (m *model) may(f Feature, value bool) bool {
 	return true
 }
 
-// setting returns the setting that holds for a feature, and whether there is one.
+// ever reports whether a feature may have a value in the program's version, or in one that it may emulate.
+func (m *model) ever(f Feature, value bool) bool {
+	for _, v := range m.versions[:m.age(m.program)+1] {
+		then := m.clone()
+		then.emulated = v
+		if then.may(f, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// setting returns the setting of a feature, and whether there is one.
 func (m *model) setting(f Feature) (value, ok bool) {
 	if value, ok = m.settings[m.features[f].Name]; ok {
 		return value, true
@@ -166,7 +178,7 @@ func (m *model) enabled(f Feature) bool {
 			return o.enabled
 		}
 	}
-	if value, ok := m.setting(f); ok {
+	if value, ok := m.setting(f); ok && m.may(f, value) {
 		return value
 	}
 	return m.byDefault(f, m.phase(f))
@@ -195,7 +207,7 @@ func (m *model) set(pairs []pair) bool {
 		if p.name == "AllAlpha" || p.name == "AllBeta" {
 			continue
 		}
-		if f, ok := m.named(p.name); !ok || !m.may(f, value) {
+		if f, ok := m.named(p.name); !ok || !m.ever(f, value) {
 			return false
 		}
 	}
@@ -209,11 +221,6 @@ func (m *model) emulate(version string) bool {
 	}
 	then := m.clone()
 	then.emulated = version
-	for name, value := range m.settings {
-		if f, ok := m.named(name); ok && !then.may(f, value) {
-			return false
-		}
-	}
 	for _, o := range m.overrides {
 		if !then.may(o.feature, o.enabled) {
 			return false
@@ -224,7 +231,13 @@ func (m *model) emulate(version string) bool {
 }
 
 func (m *model) lock() bool {
-	m.locked = m.locked || m.fits()
+	allowed := true
+	for name, value := range m.settings {
+		if f, ok := m.named(name); ok && !m.may(f, value) {
+			allowed = false
+		}
+	}
+	m.locked = m.locked || allowed && m.fits()
 	return m.locked
 }
 

@@ -24,7 +24,8 @@ type override[F ~int] struct {
 // Override turns a feature on or off until the test ends, even after Lock. A subtest may override a feature again. The test fails at
 // once in these cases:
 //   - Another test overrides the same feature. Tests that run in parallel need Gates of their own.
-//   - The feature is newer than the version, or removed, or it is GA and would be off.
+//   - The feature is newer than the version, or removed, or it is GA and would be off. To test the program without a feature that is GA, call
+//     [Gates.Emulate] first, with an older version (kubernetes#127477).
 //   - A feature would be on without another that it requires.
 //
 // Override panics if the feature was not declared.

@@ -68,20 +68,22 @@ func (g *Gates[F]) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// Usage returns the help text of a flag: the form of a setting, and a line for each feature that can be set. Features that are
-// always on are left out.
+// Usage returns the help text of a flag: the form of a setting, and a line for each feature that can be set, in this version or while the
+// program emulates an older one. Features that are newer, removed, or have always been on are left out.
 func (g *Gates[F]) Usage() string {
 	var b strings.Builder
 	b.WriteString("turn features on and off, as in `Name=true,Other=false`. AllAlpha and AllBeta stand for all features of a stage.")
 	for s := range g.All() {
-		if s.Stage == GA {
+		state := "default off"
+		switch {
+		case s.Stage == GA && !g.wasSettable(g.named(s.Name)):
 			continue
+		case s.Stage == GA:
+			state = "always on; can be set while an older version is emulated"
+		case s.Default:
+			state = "default on"
 		}
-		state := "off"
-		if s.Default {
-			state = "on"
-		}
-		fmt.Fprintf(&b, "\n%s (%v since %s, default %s)", s.Name, s.Stage, s.Since, state)
+		fmt.Fprintf(&b, "\n%s (%v since %s, %s)", s.Name, s.Stage, s.Since, state)
 		if s.Description != "" {
 			b.WriteString(": " + s.Description)
 		}

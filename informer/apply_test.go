@@ -1,7 +1,8 @@
 package informer_test
 
 import (
-	"math"
+	"context"
+	"iter"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -29,7 +29,7 @@ func TestUnindexableObjectIsRelistedUntilIndexed(t *testing.T) {
 			return nil
 		})
 		r := newRecorder(t).add(in)
-		sitetest.Start(t, in)
+		start(t, in)
 		real := src.ListWatcher.(interface {
 			Put(site) informer.Version
 		})
@@ -58,7 +58,7 @@ func TestUnindexableObjectHoldsBackVersionAcrossRelists(t *testing.T) {
 		src := newSource()
 		in := must(informer.New(src, nameOf, informer.Config{OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Second}}))
 		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
-		sitetest.Start(t, in)
+		start(t, in)
 		good := src.Put(site{Name: "a", Rev: 1})
 		src.Put(site{Name: "bad", Rev: 0})
 		for rev := range 5 {
@@ -73,65 +73,72 @@ func TestUnindexableObjectHoldsBackVersionAcrossRelists(t *testing.T) {
 	})
 }
 
-// minutely is a source that promises a bookmark a minute.
-type minutely struct{ informer.ListWatcher[site] }
-
 func (minutely) BookmarkPeriod() time.Duration { return time.Minute }
 
-func TestStaleMeansNotHeardForLonger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		in := must(informer.New(minutely{newSource()}, nameOf, informer.Config{}))
-		assert.True(t, in.Stale(time.Hour), "it was never heard from")
-		assert.True(t, in.Stale(math.MaxInt64), "however long that is")
-		sitetest.Start(t, in)
-		time.Sleep(2 * time.Minute)
-		assert.False(t, in.Stale(time.Minute), "it promises a bookmark a minute, and gets twice the time")
-		time.Sleep(time.Nanosecond)
-		assert.True(t, in.Stale(2*time.Minute))
-		assert.False(t, in.Stale(3*time.Minute))
-	})
-}
+// keyed is a source that does not know the last states of its objects.
+type keyed struct{ informer.ListWatcher[site] }
 
-func TestEveryEventHandlerSeesEachChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newSource()
-		in := must(informer.New(src, nameOf, informer.Config{}))
-		r := newRecorder(t)
-		r.gate = make(chan struct{})
-		h := r.handler()
-		h.EveryEvent = true
-		_, err := in.AddHandler(h)
-		require.NoError(t, err)
-		sitetest.Start(t, in)
-		for rev := range 3 {
-			src.Put(site{Name: "a", Rev: rev})
+func (k keyed) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+	return func(yield func(informer.Event[site], error) bool) {
+		for ev, err := range k.ListWatcher.Watch(ctx, after) {
+			if ev.Type == informer.Deleted {
+				ev.KeyOnly, ev.Object = true, site{Name: ev.Object.Name}
+			}
+			if !yield(ev, err) {
+				return
+			}
 		}
-		src.Delete("a")
-		src.Put(site{Name: "a", Life: 1, Rev: 3})
-		synctest.Wait()
-		require.NoError(t, informer.CheckInvariants(in))
-		close(r.gate)
-		assert.Equal(t, []string{
-			"add a.0 initial=false", "update a.0 1", "update a.1 2", "delete a.2", "add a.3 initial=false",
-		}, r.take())
-	})
+	}
 }
 
-func TestEachHandlerHasItsOwnResyncPeriod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		src := newSource()
-		src.Put(site{Name: "a"})
-		in := must(informer.New(src, nameOf, informer.Config{ResyncPeriod: time.Minute}))
-		resyncs := make([]int, 3)
-		for i, period := range []time.Duration{0, 20 * time.Second, -1} {
-			_, err := in.AddHandler(informer.Handler[string, site]{
-				ResyncPeriod: period, OnUpdate: func(_, _ site) { resyncs[i]++ },
+func TestDeletionWithKeyOnlyHasCachedState(t *testing.T) {
+	for name, derive := range map[string]func(informer.ListWatcher[site]) informer.ListWatcher[site]{
+		"source": func(src informer.ListWatcher[site]) informer.ListWatcher[site] { return src },
+		"map": func(src informer.ListWatcher[site]) informer.ListWatcher[site] {
+			return informer.Map(src, func(s site) site { return s })
+		},
+		"filter": func(src informer.ListWatcher[site]) informer.ListWatcher[site] {
+			return informer.Filter(src, func(s site) bool { return s.Rev > 0 })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				src := newSource()
+				in := must(informer.New(derive(keyed{src}), nameOf, informer.Config{}))
+				var got []cache.Tombstone[string, site]
+				_, err := in.AddHandler(informer.Handler[string, site]{OnDelete: func(d cache.Tombstone[string, site]) { got = append(got, d) }})
+				require.NoError(t, err)
+				start(t, in)
+				src.Put(site{Name: "a", Rev: 1})
+				synctest.Wait()
+				src.Delete("a")
+				synctest.Wait()
+				assert.Equal(t, []cache.Tombstone[string, site]{{Key: "a", Object: site{Name: "a", Rev: 1}, FinalStateUnknown: true}}, got)
+				assert.Zero(t, in.Indexer().Len())
 			})
-			require.NoError(t, err)
-		}
-		sitetest.Start(t, in)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		assert.Equal(t, []int{2, 6, 0}, resyncs)
+		})
+	}
+}
+
+func TestUnindexableObjectHoldsBackVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var errs errorLog
+		src := newSource()
+		in := must(informer.New(src, nameOf, informer.Config{Name: "sites", OnError: errs.Add}))
+		cache.AddIndex(in.Indexer(), func(s site) []int { return []int{100 / s.Rev} })
+		r := newRecorder(t).add(in)
+		start(t, in)
+		good := src.Put(site{Name: "a", Rev: 1})
+		src.Put(site{Name: "bad", Rev: 0})
+		src.Put(site{Name: "b", Rev: 2})
+		assert.Equal(t, []string{"add a.1 initial=false", "add b.2 initial=false"}, r.take())
+		assert.Equal(t, good, in.Version())
+		got := errs.Take()
+		require.Len(t, got, 1)
+		assert.ErrorContains(t, got[0], "informer: apply bad to the cache of sites: ")
+
+		healed := src.Put(site{Name: "bad", Rev: 3})
+		assert.Equal(t, []string{"add bad.3 initial=false"}, r.take())
+		assert.Equal(t, healed, in.Version())
 	})
 }

@@ -15,6 +15,8 @@ import (
 // object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed, so its cache and its handlers are
 // exact. Code that reads the watch directly must track this itself.
 //
+// Objects that cannot be read pass every filter, because keep cannot judge them: see [List].Unread and [Unreadable].
+//
 // keep must always return the same result for the same object, and be safe for concurrent use. To filter for one handler of an informer,
 // use [Handler].Filter, which needs no second cache.
 func Filter[T any](src ListWatcher[T], keep func(T) bool) ListWatcher[T] {
@@ -51,8 +53,8 @@ func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
 				yield(List[T]{}, err)
 				return
 			}
-			kept := List[T]{Version: page.Version, Unread: page.Unread} // unknown whether they pass
-			for _, obj := range page.Items {                            // not in place: the source may own the slice
+			kept := List[T]{Version: page.Version, Unread: page.Unread, Missing: page.Missing} // unknown whether they pass
+			for _, obj := range page.Items {                                                   // not in place: the source may own the slice
 				if f.keep(obj) {
 					kept.Items = append(kept.Items, obj)
 				}
@@ -65,8 +67,13 @@ func (f *filter[T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] {
 }
 
 func (f *filter[T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
+	return f.pass(f.src.Watch(ctx, after))
+}
+
+// pass returns what f makes of the events of its source.
+func (f *filter[T]) pass(events iter.Seq2[Event[T], error]) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
-		for ev, err := range f.src.Watch(ctx, after) {
+		for ev, err := range events {
 			if err == nil {
 				ev = f.event(ev)
 			}
@@ -123,12 +130,12 @@ func (m *mapped[S, T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] 
 				yield(List[T]{}, err)
 				return
 			}
-			made := List[T]{Items: make([]T, len(page.Items)), Version: page.Version}
+			made := List[T]{Items: make([]T, len(page.Items)), Version: page.Version, Missing: page.Missing}
 			for i, obj := range page.Items {
 				made.Items[i] = m.f(obj)
 			}
-			for _, obj := range page.Unread {
-				made.Unread = append(made.Unread, m.f(obj))
+			for _, u := range page.Unread {
+				made.Unread = append(made.Unread, Unread[T]{m.f(u.Object), u.Err})
 			}
 			if !yield(made, nil) {
 				return
@@ -140,7 +147,7 @@ func (m *mapped[S, T]) ListPages(ctx context.Context) iter.Seq2[List[T], error] 
 func (m *mapped[S, T]) Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		for ev, err := range m.src.Watch(ctx, after) {
-			made := Event[T]{Type: ev.Type, Version: ev.Version}
+			made := Event[T]{Type: ev.Type, KeyOnly: ev.KeyOnly, Err: ev.Err, Version: ev.Version}
 			if err == nil && ev.Type != Bookmark { // neither an error nor a bookmark has an object
 				made.Object = m.f(ev.Object)
 			}

@@ -18,15 +18,15 @@ func ExampleHandler_everyEvent() {
 		fmt.Println(err)
 		return
 	}
-	told, busy := make(chan string), make(chan struct{})
+	calls, busy := make(chan string), make(chan struct{})
 	_, err = sites.AddHandler(informer.Handler[string, Site]{
 		EveryEvent: true,
 		OnAdd: func(s Site, _ bool) {
 			<-busy
-			told <- "add " + s.Name + " in the " + s.Region
+			calls <- "add " + s.Name + " in the " + s.Region
 		},
-		OnUpdate: func(old, new Site) { told <- "move it from the " + old.Region + " to the " + new.Region },
-		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete it in the " + d.Object.Region },
+		OnUpdate: func(old, new Site) { calls <- "move it from the " + old.Region + " to the " + new.Region },
+		OnDelete: func(d cache.Tombstone[string, Site]) { calls <- "delete it in the " + d.Object.Region },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -44,7 +44,7 @@ func ExampleHandler_everyEvent() {
 	fmt.Println(sites.WaitForVersion(ctx, deleted)) // all of it waits for the handler
 	close(busy)
 	for range 4 {
-		fmt.Println(<-told)
+		fmt.Println(<-calls)
 	}
 
 	cancel()

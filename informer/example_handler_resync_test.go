@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/poll"
 )
 
-// A resync calls a handler again for each object, so that it can look at the world once more. It is told apart from a change.
+// A resync calls a handler again for each object, so that it can look at the world once more. It is distinct from a change.
 func ExampleHandler_onResync() {
 	src := informertest.NewSource(siteName)
 	src.Put(Site{"ulm", "south"})

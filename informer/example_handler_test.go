@@ -20,11 +20,11 @@ func ExampleHandler() {
 		fmt.Println(err)
 		return
 	}
-	told := make(chan string)
+	calls := make(chan string)
 	south, err := sites.AddHandler(informer.Handler[string, Site]{
 		Filter:   func(s Site) bool { return s.Region == "south" },
-		OnAdd:    func(s Site, _ bool) { told <- "add " + s.Name },
-		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
+		OnAdd:    func(s Site, _ bool) { calls <- "add " + s.Name },
+		OnDelete: func(d cache.Tombstone[string, Site]) { calls <- "delete " + d.Key },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -36,9 +36,9 @@ func ExampleHandler() {
 
 	<-south.Synced()
 	src.Put(Site{"ulm", "south"})
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	src.Put(Site{"ulm", "north"})
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 
 	cancel()
 	<-ended
@@ -102,7 +102,7 @@ func ExampleRegistration_Remove() {
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
 
-	self, found := make(chan *informer.Registration, 1), make(chan Site)
+	self, found := make(chan informer.Registration, 1), make(chan Site)
 	reg, err := sites.AddHandler(informer.Handler[string, Site]{OnAdd: func(s Site, _ bool) {
 		found <- s
 		(<-self).Remove() // no more calls

@@ -24,11 +24,11 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	told := make(chan string)
+	calls := make(chan string)
 	_, err = sites.AddHandler(informer.Handler[string, Site]{
-		OnAdd:    func(s Site, initial bool) { told <- fmt.Sprintf("add %v, initial: %t", s, initial) },
-		OnUpdate: func(old, s Site) { told <- fmt.Sprintf("update %v to %v", old, s) },
-		OnDelete: func(d cache.Tombstone[string, Site]) { told <- fmt.Sprintf("delete %v", d.Object) },
+		OnAdd:    func(s Site, initial bool) { calls <- fmt.Sprintf("add %v, initial: %t", s, initial) },
+		OnUpdate: func(old, s Site) { calls <- fmt.Sprintf("update %v to %v", old, s) },
+		OnDelete: func(d cache.Tombstone[string, Site]) { calls <- fmt.Sprintf("delete %v", d.Object) },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -39,11 +39,11 @@ func Example() {
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
 
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	src.Put(Site{"ulm", "west"})
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	src.Delete("ulm")
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 
 	cancel()
 	fmt.Println(<-ended)

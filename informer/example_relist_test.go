@@ -41,10 +41,10 @@ func ExampleEqualer() {
 		fmt.Println(err)
 		return
 	}
-	told := make(chan string, 10)
+	calls := make(chan string, 10)
 	_, err = rows.AddHandler(informer.Handler[string, Row]{
-		OnAdd:    func(r Row, _ bool) { told <- "add " + r.Name },
-		OnUpdate: func(old, r Row) { told <- "update " + r.Name + " from " + old.ETag + " to " + r.ETag },
+		OnAdd:    func(r Row, _ bool) { calls <- "add " + r.Name },
+		OnUpdate: func(old, r Row) { calls <- "update " + r.Name + " from " + old.ETag + " to " + r.ETag },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -53,16 +53,16 @@ func ExampleEqualer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- rows.Run(ctx) }()
-	fmt.Println(<-told)
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
+	fmt.Println(<-calls)
 
 	src.FailWatches(errors.New("no route to host"))
 	src.Put(Row{Name: "kiel", ETag: "2"})
 	src.Compact()
 	src.FailWatches(nil)
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	err = rows.WaitForVersion(ctx, src.Version())
-	fmt.Println(len(told), "more", err)
+	fmt.Println(len(calls), "more", err)
 
 	cancel()
 	<-ended
@@ -113,7 +113,7 @@ func (r *restored) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 	}
 }
 
-// The versions of a source go back, because it was restored from a backup. The informer cannot tell this from a replica that lags, so it
+// The versions of a source go back, because it was restored from a backup. The informer cannot distinguish this from a replica that lags, so it
 // rejects the list, until an operator resets it.
 func ExampleInformer_Reset() {
 	src := &restored{
@@ -121,14 +121,14 @@ func ExampleInformer_Reset() {
 		backup: informer.List[Site]{Items: []Site{{"ulm", "south"}}, Version: 4},
 		done:   make(chan struct{}),
 	}
-	told := make(chan any)
-	sites, err := informer.New(src, siteName, informer.Config{Name: "sites", OnError: func(err error) { told <- err }})
+	calls := make(chan any)
+	sites, err := informer.New(src, siteName, informer.Config{Name: "sites", OnError: func(err error) { calls <- err }})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	handler, err := sites.AddHandler(informer.Handler[string, Site]{
-		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
+		OnDelete: func(d cache.Tombstone[string, Site]) { calls <- "delete " + d.Key },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -141,9 +141,9 @@ func ExampleInformer_Reset() {
 	fmt.Println("version", sites.Version())
 
 	src.restore()
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	sites.Reset()
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	_ = sites.WaitForVersion(ctx, 4)
 	fmt.Println("version", sites.Version())
 
@@ -167,16 +167,16 @@ func ExampleHandler_resync() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	told := make(chan string)
-	tell := func(what string) {
+	calls := make(chan string)
+	report := func(what string) {
 		select {
-		case told <- what:
+		case calls <- what:
 		case <-ctx.Done():
 		}
 	}
 	_, err = sites.AddHandler(informer.Handler[string, Site]{
-		OnAdd:        func(s Site, _ bool) { tell("add " + s.Name) },
-		OnUpdate:     func(old, s Site) { tell(fmt.Sprintf("update %s, changed: %t", s.Name, s != old)) },
+		OnAdd:        func(s Site, _ bool) { report("add " + s.Name) },
+		OnUpdate:     func(old, s Site) { report(fmt.Sprintf("update %s, changed: %t", s.Name, s != old)) },
 		ResyncPeriod: time.Millisecond, // mostly some minutes
 	})
 	if err != nil {
@@ -185,9 +185,9 @@ func ExampleHandler_resync() {
 	}
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
-	fmt.Println(<-told)
-	fmt.Println(<-told)
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
+	fmt.Println(<-calls)
+	fmt.Println(<-calls)
 
 	cancel()
 	<-ended

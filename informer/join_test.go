@@ -17,7 +17,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 )
 
 // chronicle is a source whose truth is known, and an informer of it.
@@ -73,13 +72,13 @@ func TestHandlerSyncsWithAnyNumberOfInitialObjects(t *testing.T) {
 	for _, n := range []int{1, p - 1, p, p + 1, 2 * p, 3*p + 1} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newChronicle(numbers(n), informer.Config{})
-			sitetest.Start(t, s.in)
+			start(t, s.in)
 			late := newRecorder(t)
 			late.gate = make(chan struct{})
 			late.add(s.in)
 			synctest.Wait()
-			for told := range n {
-				require.False(t, late.reg.HasSynced(), "it has returned for %d objects of %d", told, n)
+			for reported := range n {
+				require.False(t, late.reg.HasSynced(), "it has returned for %d objects of %d", reported, n)
 				late.give(1)
 			}
 			assert.Len(t, late.state(), n)
@@ -89,14 +88,14 @@ func TestHandlerSyncsWithAnyNumberOfInitialObjects(t *testing.T) {
 	}
 }
 
-// tail returns what was told behind the initial objects, without revisions.
-func tail(calls []string) (told []string) {
+// tail returns what was reported behind the initial objects, without revisions.
+func tail(calls []string) (reported []string) {
 	for _, call := range calls {
 		if !strings.HasSuffix(call, "initial=true") {
-			told = append(told, revisions.ReplaceAllString(call, ""))
+			reported = append(reported, revisions.ReplaceAllString(call, ""))
 		}
 	}
-	return told
+	return reported
 }
 
 var revisions = regexp.MustCompile(`\.\d+( \d+)?`)
@@ -111,24 +110,24 @@ func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 		want  []string
 	}{
 		{"merged", false, []int{9, 9, 9}, []string{
-			"delete told", "add told initial=false", "delete gone", "delete again", "add again initial=false",
+			"delete early", "add early initial=false", "delete deleted", "delete again", "add again initial=false",
 			"add latergone initial=false", "add lateragain initial=false", "add new initial=false",
 			"add newagain initial=false", "add newer initial=false",
 		}},
 		{"every event", true, []int{12, 20, 25}, []string{
-			"update told", "update told", "delete gone", "delete again", "add again initial=false",
+			"update early", "update early", "delete deleted", "delete again", "add again initial=false",
 			"update later", "delete latergone", "delete lateragain", "add lateragain initial=false",
-			"add new initial=false", "add newgone initial=false", "add newagain initial=false",
-			"update told", "update later", "update new", "delete newgone", "delete newagain", "add newagain initial=false",
+			"add new initial=false", "add newdeleted initial=false", "add newagain initial=false",
+			"update early", "update later", "update new", "delete newdeleted", "delete newagain", "add newagain initial=false",
 			"add latergone initial=false", "add newer initial=false",
-			"delete told", "add told initial=false", "update later", "delete lateragain", "add lateragain initial=false",
+			"delete early", "add early initial=false", "update later", "delete lateragain", "add lateragain initial=false",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newChronicle(slices.Concat([]string{"told", "gone", "again"}, numbers(3*informer.PieceSize-3),
+				s := newChronicle(slices.Concat([]string{"early", "deleted", "again"}, numbers(3*informer.PieceSize-3),
 					[]string{"later", "latergone", "lateragain"}), informer.Config{})
-				sitetest.Start(t, s.in)
+				start(t, s.in)
 				late := newRecorder(t)
 				late.gate = make(chan struct{})
 				h := late.handler()
@@ -138,28 +137,28 @@ func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 				synctest.Wait()
 				for i, changes := range []func(){
 					func() {
-						s.put("told")
-						s.put("told")
-						s.delete("gone")
+						s.put("early")
+						s.put("early")
+						s.delete("deleted")
 						s.recreate("again")
 						s.put("later")
 						s.delete("latergone")
 						s.recreate("lateragain")
 						s.put("new")
-						s.put("newgone")
+						s.put("newdeleted")
 						s.put("newagain")
 					},
 					func() {
-						s.put("told")
+						s.put("early")
 						s.put("later")
 						s.put("new")
-						s.delete("newgone")
+						s.delete("newdeleted")
 						s.recreate("newagain")
 						s.put("latergone")
 						s.put("newer")
 					},
 					func() {
-						s.recreate("told")
+						s.recreate("early")
 						s.put("later")
 						s.recreate("lateragain")
 					},
@@ -167,7 +166,7 @@ func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 					late.give(informer.PieceSize - 1)
 					changes()
 					synctest.Wait()
-					assert.Equal(t, []int{c.waits[i]}, informer.Waiting(s.in), "after time %d", i+1)
+					assert.Equal(t, []int{c.waits[i]}, informer.Pending(s.in), "after time %d", i+1)
 					require.NoError(t, informer.CheckInvariants(s.in))
 					assert.False(t, reg.HasSynced())
 				}
@@ -178,9 +177,9 @@ func TestNoChangeIsLostDuringInitialDelivery(t *testing.T) {
 				assert.True(t, reg.HasSynced())
 				require.NoError(t, informer.CheckInvariants(s.in))
 
-				s.put("told")
+				s.put("early")
 				s.delete("newer")
-				assert.Equal(t, []string{"update told", "delete newer"}, tail(late.take()))
+				assert.Equal(t, []string{"update early", "delete newer"}, tail(late.take()))
 			})
 		})
 	}
@@ -192,7 +191,7 @@ func TestHandlerSeesEveryChangeAfterAddHandlerReturns(t *testing.T) {
 		t.Run(fmt.Sprint("every event: ", every), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newChronicle([]string{"old"}, informer.Config{})
-				sitetest.Start(t, s.in)
+				start(t, s.in)
 				for range 300 {
 					late := newRecorder(t)
 					h := late.handler()
@@ -225,7 +224,7 @@ func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 		blocked.gate = make(chan struct{})
 		blocked.add(s.in)
 		quick := newRecorder(t).add(s.in)
-		sitetest.Start(t, s.in)
+		start(t, s.in)
 		assert.True(t, quick.reg.HasSynced())
 		blocked.give(informer.PieceSize)
 		s.put("1")
@@ -242,14 +241,14 @@ func TestHandlersJoiningTogetherDoNotBlockEachOther(t *testing.T) {
 // handler ends.
 func TestHandlerReleasesItsInitialObjects(t *testing.T) {
 	const n = 3 * informer.PieceSize
-	for name, end := range map[string]func(gate chan struct{}, reg *informer.Registration, stop func()){
-		"when it has been delivered": func(gate chan struct{}, _ *informer.Registration, _ func()) {
+	for name, end := range map[string]func(gate chan struct{}, reg informer.Registration, stop func()){
+		"when it has been delivered": func(gate chan struct{}, _ informer.Registration, _ func()) {
 			for range n {
 				gate <- struct{}{}
 			}
 		},
-		"when it is removed":                func(_ chan struct{}, reg *informer.Registration, _ func()) { <-reg.Remove() },
-		"when Run ends":                     func(_ chan struct{}, _ *informer.Registration, stop func()) { stop() },
+		"when it is removed":                func(_ chan struct{}, reg informer.Registration, _ func()) { <-reg.Remove() },
+		"when Run ends":                     func(_ chan struct{}, _ informer.Registration, stop func()) { stop() },
 		"when it was deleted and delivered": nil,
 	} {
 		t.Run(name, func(t *testing.T) {

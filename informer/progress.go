@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 )
 
 // Syncer becomes ready when it has caught up for the first time: an [Informer] when its cache holds the first list, a [Registration] when
@@ -44,7 +45,7 @@ func WaitForSync(ctx context.Context, ss ...Syncer) error {
 func notSynced(ctx context.Context, ss []Syncer) error {
 	var names []string
 	for _, s := range ss {
-		if !isClosed(s.Synced()) {
+		if !broadcast.IsClosed(s.Synced()) {
 			names = append(names, s.Name())
 		}
 	}
@@ -58,21 +59,20 @@ func notSynced(ctx context.Context, ss []Syncer) error {
 type progress struct {
 	mu sync.Mutex
 	// mu guards the following.
-	version Version
-	heard   time.Time
-	opened  time.Time                   // when the open watch began; zero if none is open
-	closed  time.Time                   // when the last watch of at least shortWatch ended
-	lists   uint64                      // so far
-	failure error                       // of the last read; nil since the source has answered
-	blind   bool                        // the watch that is open has failed to read, and has read nothing since
-	failing atomic.Bool                 // failure is set; written with mu held
-	waiters map[chan<- struct{}]Version // each is closed and removed when version reaches its value
+	version  Version                     // that the cache has, and its inline handlers were called for or are about to be
+	settled  Version                     // the version at the end of the last step: every call for it that the step makes has returned
+	since    time.Time                   // when the step that is in progress began; zero between steps
+	received time.Time                   // when the source last yielded something
+	opened   time.Time                   // when the open watch began; zero if none is open
+	closed   time.Time                   // when the last watch of at least shortWatch ended
+	lists    uint64                      // so far
+	failure  error                       // of the last read; nil since the source has answered
+	blind    bool                        // the watch that is open has failed to read, and has read nothing since
+	failing  atomic.Bool                 // failure is set; written with mu held
+	waiters  map[chan<- struct{}]Version // each is closed and removed when settled reaches its value
 
-	followers []*follower // never changed in place
+	observers observers[Version]
 }
-
-// follower is a function of OnVersion.
-type follower struct{ tell func(Version) }
 
 // at returns the version.
 func (p *progress) at() Version {
@@ -81,51 +81,57 @@ func (p *progress) at() Version {
 	return p.version
 }
 
-// reach raises the version to v, and wakes the callers that wait for it. It returns the followers that the caller must call, or nil if the
-// version was already reached.
-func (p *progress) reach(v Version) []*follower {
+// begin begins a step. received is true if the source has yielded something.
+func (p *progress) begin(received bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Now()
+	if received {
+		p.received = p.since
+	}
+}
+
+// end ends a step, and wakes the callers that wait for the version that it has reached.
+func (p *progress) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = time.Time{}
+	if p.settled == p.version {
+		return
+	}
+	p.settled = p.version
+	for ch, wanted := range p.waiters {
+		if wanted <= p.settled {
+			close(ch)
+			delete(p.waiters, ch)
+		}
+	}
+}
+
+// raise raises the version to v. It returns the observers that the caller must call, or nil if the version was already reached.
+func (p *progress) raise(v Version) []*func(Version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v <= p.version {
 		return nil
 	}
 	p.version = v
-	for ch, wanted := range p.waiters {
-		if wanted <= v {
-			close(ch)
-			delete(p.waiters, ch)
-		}
-	}
-	return p.followers
+	return p.observers.list()
 }
 
-// restart sets the version to 0, because a new history begins. It returns the followers that the caller must call.
-func (p *progress) restart() []*follower {
+// restart sets the version to 0, because a new history begins. It returns the observers that the caller must call.
+func (p *progress) restart() []*func(Version) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.version = 0
-	return p.followers
-}
-
-// follow adds a follower.
-func (p *progress) follow(f *follower) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.followers = slices.Concat(p.followers, []*follower{f})
-}
-
-// unfollow removes a follower, if it was added.
-func (p *progress) unfollow(f *follower) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.followers = without(p.followers, f)
+	p.version, p.settled = 0, 0
+	return p.observers.list()
 }
 
 // wait returns nil when v is reached. If ended is closed first, it returns ErrEnded.
 func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) error {
 	reached := make(chan struct{})
 	p.mu.Lock()
-	if v <= p.version {
+	if v <= p.settled {
 		p.mu.Unlock()
 		return nil
 	}
@@ -146,18 +152,11 @@ func (p *progress) wait(ctx context.Context, v Version, ended <-chan struct{}) e
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if v <= p.version {
+	if v <= p.settled {
 		return nil // reached in the meantime
 	}
 	delete(p.waiters, reached)
-	return fmt.Errorf("at version %d, not %d: %w", p.version, v, err)
-}
-
-// hear records that the source has yielded something now.
-func (p *progress) hear() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.heard = time.Now()
+	return fmt.Errorf("at version %d, not %d: %w", p.settled, v, err)
 }
 
 // watching records that a watch has begun or ended.
@@ -176,6 +175,14 @@ func (p *progress) watching(open bool) {
 		}
 	}
 	p.opened, p.blind = time.Time{}, false
+}
+
+// listed records that the source has listed.
+func (p *progress) listed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lists++
+	p.answeredLocked()
 }
 
 // failed records that a list or a watch has failed. If the watch is still open, it has read nothing since.
@@ -205,7 +212,7 @@ func (p *progress) answeredLocked() {
 func (p *progress) silent(promises bool) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.heard
+	last := p.received
 	if !promises && !last.IsZero() {
 		if !p.opened.IsZero() {
 			return 0
@@ -217,77 +224,9 @@ func (p *progress) silent(promises bool) time.Duration {
 	return time.Since(last)
 }
 
-// lastHeard returns when the source last yielded something.
-func (p *progress) lastHeard() time.Time {
+// lastReceived returns when the source last yielded something.
+func (p *progress) lastReceived() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.heard
-}
-
-// ask is a call of [Registration.WaitIdle]. It takes two steps, so that it misses no object of the cache: at the end of a step, Run or
-// Steps.Apply passes it to the listener. By then the listener has received the changes for everything in the cache. The listener answers it
-// when the calls for all of these have returned.
-type ask[K comparable, T any] struct {
-	l    *listener[K, T]
-	done chan struct{}
-}
-
-// waitIdle waits until the calls of l for everything in the cache have returned.
-func (in *Informer[K, T]) waitIdle(ctx context.Context, l *listener[K, T]) error {
-	select {
-	case <-l.Synced(): // so l has joined
-	case <-l.Gone():
-		return ErrEnded
-	case <-in.ended: // l never joined
-		return ErrEnded
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	a := ask[K, T]{l, make(chan struct{})}
-	in.mu.Lock()
-	in.asks = append(in.asks, a)
-	in.mu.Unlock()
-	defer in.dropAsk(a)
-	in.poke()
-	var err error
-	select {
-	case <-a.done:
-	case <-l.Gone():
-		err = ErrEnded
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if isClosed(a.done) {
-		return nil
-	}
-	return err
-}
-
-// passAsks passes the calls of WaitIdle to their listeners. Each listener has joined, or was removed.
-func (in *Informer[K, T]) passAsks() {
-	in.mu.Lock()
-	asks := in.asks
-	in.asks = nil
-	in.mu.Unlock()
-	for _, a := range asks {
-		a.l.Ask(a.done)
-	}
-}
-
-// dropAsk removes a, unless it was answered.
-func (in *Informer[K, T]) dropAsk(a ask[K, T]) {
-	in.mu.Lock()
-	in.asks = slices.DeleteFunc(in.asks, func(other ask[K, T]) bool { return other == a })
-	in.mu.Unlock()
-	a.l.Withdraw(a.done)
-}
-
-// isClosed reports whether ch, on which nobody sends, is closed.
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
+	return p.received
 }

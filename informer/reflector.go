@@ -1,24 +1,23 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
-	"github.com/setpoint-go/setpoint/informer/internal/relist"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
 // shortWatch is the time that a watch without events must last. A shorter watch counts as an error.
 const shortWatch = time.Second
 
-// reflector reads a source into the feed. One goroutine uses it: that of run, or the caller of [Steps.Read].
+// reflector reads a source into the event buffer. One goroutine uses it: that of run, or the caller of [Steps.Read].
 //
 //	+------+ ok                              +-------+
 //	| list | ------------------------------> | watch | --+ ended: go on from seen
@@ -27,30 +26,46 @@ const shortWatch = time.Second
 //	 |    ^   right after another list
 //	 +----+ error, or older than seen: report, back off
 //
+// After ErrNewHistory, the list may be of any version. When slots join those that are held, the reflector lists only these, and the watch
+// goes on from seen with all of them.
+//
 // Invariants:
 //
-//  1. seen never decreases, except after an order to start over.
-//  2. The feed has everything up to seen: seen changes after the feed has accepted an input.
+//  1. seen never decreases, except after a request to start over, or ErrNewHistory.
+//  2. The buffer has everything up to seen: seen changes after the buffer has accepted an input.
 type reflector[K comparable, T any] struct {
-	src   ListWatcher[T]
-	pages func(context.Context) iter.Seq2[List[T], error] // the list of src
-	key   cache.KeyFunc[K, T]
-	feed  *feed[K, T]
-	told  *progress // of the watches
-	cfg   Config
+	src      ListWatcher[T]
+	pages    func(context.Context) iter.Seq2[List[T], error] // the list of src
+	key      cache.KeyFunc[K, T]
+	buffer   *buffer[K, T]
+	progress *progress
+	catchUps *catchUps
+	cfg      Config
+	slots    *slots[K, T] // nil unless the source is divided
 
-	// Other goroutines give orders: they set one, then call interrupt.
-	relist    atomic.Bool // list again
-	anew      atomic.Bool // forget what was seen, and list again
+	// Other goroutines make requests: they set one, then call interrupt.
+	relist    atomic.Bool   // list again
+	hold      atomic.Bool   // list the slots that are held, and were not listed
+	anew      atomic.Bool   // forget what was seen, and list again
+	resets    atomic.Uint64 // the number of new histories that were requested, or that a watch has noticed
 	interrupt atomic.Pointer[context.CancelFunc]
 
+	// Set before the slots that were dropped are read, so that a drop is seen or can interrupt the turn.
+	watches atomic.Bool // the turn is a watch, or will be
+	joining atomic.Bool // it lists slots that join
+
 	current  bool      // the last list is valid; false if a new one is needed
+	joins    bool      // slots may have joined since the last list
 	starts   bool      // the next list begins a new history
+	counted  requests  // so far, when the turn began
 	listed   time.Time // when the last list arrived
 	seen     Version   // watch from here
+	joined   Version   // of the last list of slots that joined
 	failures int       // errors since the last success
 	expiries int       // watches that expired since an event last changed seen, plus one if any expired before
 	reading  bool      // in a turn; if it is set when a turn begins, the source ended the goroutine of the previous one
+	wants    []int     // the slots that were held when the turn began; in ascending order
+	has      []int     // the slots that were listed, except those that were dropped since; in ascending order
 
 	reader *reader // of Steps; nil in Run
 }
@@ -73,40 +88,64 @@ func (r *reflector[K, T]) run(ctx context.Context, again func()) {
 	ended = true
 }
 
-// turn takes a step and waits for its delay. An order cuts both short. If the goroutine of the last turn has exited, turn backs off as after
+// turn takes a step and waits for its delay. A request cuts both short. If the goroutine of the last turn has exited, turn backs off as after
 // an error, and then reports that: so there is a pause even if OnError ends the goroutine too.
 func (r *reflector[K, T]) turn(all context.Context, exited bool) {
-	ctx, cancel := context.WithCancel(all) // an order, or the end of a Read, ends a turn
+	ctx, cancel := context.WithCancel(all) // a request, or the end of a Read, ends a turn
 	defer cancel()
-	r.interrupt.Store(&cancel) // before the orders are read, so that each order is seen here or interrupts the step
+	r.interrupt.Store(&cancel) // before the requests are read, so that each is seen here or interrupts the step
 	if exited {
-		if !r.relist.Load() && !r.anew.Load() {
+		if !r.relist.Load() && !r.hold.Load() && !r.anew.Load() {
 			_ = wait.Sleep(ctx, r.cfg.Backoff.Delay(r.failures))
 		}
-		_ = r.after(all, "read", errExit) // also after an order; after notices the end of all
+		_ = r.after(all, "read", errExit) // also after a request; after notices the end of all
 		return
 	}
 	if r.relist.Swap(false) {
 		r.current = false
 	}
+	if r.hold.Swap(false) {
+		r.joins = true
+	}
+	// The calls are counted after their requests were taken, or else this turn would take a request of a call that it does not serve. It is the
+	// other way round for a new history: this turn must not claim one that it does not begin.
+	r.counted = requests{resets: r.resets.Load(), lists: r.catchUps.lists.calls.Load(), holds: r.catchUps.holds.calls.Load()}
 	if r.anew.Swap(false) {
-		r.current, r.starts, r.seen, r.failures, r.expiries = false, true, 0, 0, 0
+		r.forget()
+		r.failures, r.expiries = 0, 0
+	}
+	dropped := false
+	if r.slots.shared() {
+		r.watches.Store(r.current && !r.joins)
+		r.joining.Store(r.current && r.joins)
+		var err error
+		if dropped, err = r.drop(all); err != nil {
+			return
+		}
 	}
 	if r.reader != nil {
 		r.reader.bind(cancel)
-		lists := !r.current
+		if dropped {
+			r.reader.pause(true)
+		}
+		lists := !r.current || r.joins
 		r.step(ctx)
-		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // after an order, the same Read continues
-			r.reader.pause(lists && r.current) // the next Read begins the next turn
+		if ctx.Err() == nil || r.reader.ctx.Err() != nil { // after a request, the same Read continues
+			r.reader.pause(lists && r.current && !r.joins) // the next Read begins the next turn
 		}
 		return
 	}
 	_ = wait.Sleep(ctx, r.step(ctx)) // run notices the end of ctx
 }
 
-// order sets an order, and interrupts the turn.
-func (r *reflector[K, T]) order(what *atomic.Bool) {
+// request sets a request, and interrupts the turn.
+func (r *reflector[K, T]) request(what *atomic.Bool) {
 	what.Store(true)
+	r.retry()
+}
+
+// retry interrupts the turn: the next attempt begins at once.
+func (r *reflector[K, T]) retry() {
 	if interrupt := r.interrupt.Load(); interrupt != nil {
 		(*interrupt)()
 	}
@@ -114,46 +153,104 @@ func (r *reflector[K, T]) order(what *atomic.Bool) {
 
 // step lists once, or watches until the watch ends. It returns the time to wait before the next step.
 func (r *reflector[K, T]) step(ctx context.Context) time.Duration {
-	if !r.current {
-		return r.after(ctx, "list", wait.Call(ctx, r.list))
+	if !r.current || r.joins {
+		err := wait.Call(ctx, r.list)
+		delay, reported := r.after(ctx, "list", err), time.Now()
+		if older := (*olderError)(nil); errors.As(err, &older) && r.hasNewHistory(ctx, delay) {
+			r.beginHistory()
+			return 0
+		}
+		return max(delay-time.Since(reported), 0)
 	}
 	began, from := time.Now(), r.seen
 	err := r.watching(ctx)
 	switch {
 	case errors.Is(err, ErrExpired):
+		if errors.Is(err, ErrNewHistory) {
+			r.beginHistory()
+		}
 		return r.expired()
+	case err != nil && ctx.Err() == nil && r.seen < r.joined:
+		r.current = false // if the history is another one when the watch goes on, its versions up to joined do not tell
 	case err == nil && r.seen == from && time.Since(began) < shortWatch:
 		err = errShortWatch
 	}
 	return r.after(ctx, "watch", err)
 }
 
+// beginHistory makes the next list begin a new history, which the source has begun.
+func (r *reflector[K, T]) beginHistory() {
+	r.forget()
+	r.resets.Add(1)
+}
+
+// forget makes the next list begin a new history.
+func (r *reflector[K, T]) forget() {
+	r.current, r.starts, r.seen, r.joined = false, true, 0, 0
+}
+
+// newest returns the version of the newest thing that was read.
+func (r *reflector[K, T]) newest() Version { return max(r.seen, r.joined) }
+
+// hasNewHistory asks the source, whose list is older than what was seen, whether it has begun a new history. A replica that lags has not. The
+// first thing that a watch yields says so. It may take as long as the delay before the next list.
+func (r *reflector[K, T]) hasNewHistory(ctx context.Context, limit time.Duration) (has bool) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = wait.Call(ctx, func(ctx context.Context) error { // a panic is no answer
+		for _, err := range r.src.Watch(ctx, r.newest()) {
+			has = errors.Is(err, ErrNewHistory)
+			break
+		}
+		return nil
+	})
+	return has
+}
+
 // watching watches, and records that a watch is open.
 func (r *reflector[K, T]) watching(ctx context.Context) error {
-	r.told.watching(true)
-	defer r.told.watching(false) // also if the source ends the goroutine
+	r.progress.watching(true)
+	defer r.progress.watching(false) // also if the source ends the goroutine
 	return wait.Call(ctx, r.watch)
 }
 
-// list puts the content of the source into the feed, after the last page has arrived.
+// list puts the content of the source into the buffer, after the last page has arrived: only that of the slots that have joined, if the last list
+// is valid.
 func (r *reflector[K, T]) list(ctx context.Context) error {
-	c := &content[K, T]{starts: r.starts}
+	c := &content[K, T]{starts: r.starts, requests: r.counted}
+	pages := r.pages
+	if r.slots.shared() {
+		slots, joining := r.wants, slotsWithout(r.wants, r.has)
+		if r.current {
+			c.partial, c.slots, slots = true, joining, joining
+		}
+		c.joins = r.slots.isIn(joining)
+		pages = r.pagesIn(slots)
+	}
+	if c.partial && len(c.slots) == 0 { // all were listed, or are not held anymore
+		if err := r.buffer.put(ctx, input[K, T]{version: r.seen, list: c}); err != nil {
+			return err
+		}
+		r.joins = false
+		return nil
+	}
 	var version Version
-	for list, err := range r.pages(ctx) {
+	for list, err := range pages(ctx) {
 		if err == nil {
 			err = samePages(len(c.pages), version, list.Version)
 		}
 		switch {
 		case err != nil:
 			return err
-		case list.Version < r.seen:
-			return fmt.Errorf("the list is of version %d, but version %d was seen", list.Version, r.seen)
+		case list.Version < r.newest():
+			return &olderError{list.Version, r.newest()}
 		}
 		version = list.Version
 		c.add(list.Items, r.keyOf)
-		for _, obj := range list.Unread {
-			c.unread = append(c.unread, r.keyOf(obj))
+		for _, u := range list.Unread {
+			c.unread = append(c.unread, unreadKey[K]{r.keyOf(u.Object), cmp.Or(u.Err, errNoReason)})
 		}
+		c.missing = append(c.missing, list.Missing...)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -161,17 +258,71 @@ func (r *reflector[K, T]) list(ctx context.Context) error {
 	case len(c.pages) == 0:
 		return errNoPage
 	}
-	if err := r.feed.put(ctx, input[K, T]{version: version, list: c}); err != nil {
+	if c.partial && len(c.unread)+len(c.missing) > 0 {
+		r.current = false // they may be in any slot, and have changed since seen
+		return r.list(ctx)
+	}
+	c.version = version
+	at := version
+	if c.partial {
+		at = r.seen
+	}
+	if err := r.buffer.put(ctx, input[K, T]{version: at, list: c}); err != nil {
 		return err
 	}
-	r.current, r.starts, r.listed, r.seen, r.failures = true, false, time.Now(), version, 0
-	r.told.listed()
+	if !c.partial {
+		r.listed = time.Now()
+	}
+	r.current, r.joins, r.starts, r.seen, r.joined, r.failures, r.has = true, false, false, at, version, 0, r.wants
+	r.progress.listed()
 	return nil
 }
 
-// watch puts the events after seen into the feed until the watch ends.
+// pagesIn returns the list of the objects in slots.
+func (r *reflector[K, T]) pagesIn(slots []int) func(context.Context) iter.Seq2[List[T], error] {
+	return func(ctx context.Context) iter.Seq2[List[T], error] {
+		if len(slots) > 0 || r.catchUps.source == nil {
+			has := r.slots.set(slots)
+			if r.slots.ranges != nil {
+				if pages := r.slots.source.inRanges(ctx, r.slots.rangesOf(slots), has); pages != nil {
+					return pages
+				}
+			}
+			return pagesOf(r.slots.source.in(has))(ctx)
+		}
+		return func(yield func(List[T], error) bool) {
+			version, err := r.catchUps.source.LatestVersion(ctx)
+			yield(List[T]{Version: version}, err)
+		}
+	}
+}
+
+// drop puts the slots that were dropped since it was last called into the buffer, and sets wants. So no event of theirs follows. It reports
+// whether there were any.
+func (r *reflector[K, T]) drop(ctx context.Context) (dropped bool, err error) {
+	var slots, gone []int
+	r.wants, gone = r.slots.take()
+	for _, slot := range gone {
+		if i, had := slices.BinarySearch(r.has, slot); had {
+			r.has = slices.Delete(slices.Clone(r.has), i, i+1)
+			slots = append(slots, slot)
+		}
+	}
+	if len(slots) == 0 {
+		return false, nil
+	}
+	return true, r.buffer.put(ctx, input[K, T]{version: r.seen, drop: slots})
+}
+
+// watch puts the events after seen into the buffer until the watch ends.
 func (r *reflector[K, T]) watch(ctx context.Context) error {
-	for ev, err := range r.src.Watch(ctx, r.seen) {
+	var events iter.Seq2[Event[T], error]
+	if r.slots.shared() {
+		events = r.slots.watch(ctx, r.seen, r.has)
+	} else {
+		events = r.src.Watch(ctx, r.seen)
+	}
+	for ev, err := range events {
 		if err != nil && !continues(err) {
 			return err
 		}
@@ -179,7 +330,7 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			r.told.failed(err, true)
+			r.progress.failed(err, true)
 			r.cfg.OnError(fmt.Errorf("informer: watch %s: %w", r.cfg.Name, err))
 			r.reader.pause(false)
 			continue
@@ -190,19 +341,21 @@ func (r *reflector[K, T]) watch(ctx context.Context) error {
 		in := input[K, T]{kind: ev.Type, version: ev.Version}
 		switch ev.Type {
 		case Added, Modified, Deleted:
-			in.key, in.object = r.keyOf(ev.Object), ev.Object
+			in.key, in.object, in.keyOnly = r.keyOf(ev.Object), ev.Object, ev.KeyOnly
+		case Unreadable:
+			in.key, in.err = r.keyOf(ev.Object), cmp.Or(ev.Err, errNoReason)
 		case Bookmark:
 		default:
-			return fmt.Errorf("the event of version %d has no type that is known: %d", ev.Version, ev.Type)
+			return fmt.Errorf("the event of version %d has an unknown type: %d", ev.Version, ev.Type)
 		}
-		if err := r.feed.put(ctx, in); err != nil {
+		if err := r.buffer.put(ctx, in); err != nil {
 			return err
 		}
 		if ev.Version > r.seen {
 			r.seen, r.expiries = ev.Version, min(r.expiries, 1)
 		}
 		r.failures = 0
-		r.told.answered()
+		r.progress.answered()
 		r.reader.pause(true)
 	}
 	return nil
@@ -233,7 +386,7 @@ func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) tim
 		return 0
 	}
 	r.failures++
-	r.told.failed(err, false)
+	r.progress.failed(err, false)
 	r.cfg.OnError(fmt.Errorf("informer: %s %s: %w", verb, r.cfg.Name, err))
 	return r.cfg.Backoff.Delay(r.failures - 1)
 }
@@ -243,7 +396,7 @@ func (r *reflector[K, T]) after(ctx context.Context, verb string, err error) tim
 func (r *reflector[K, T]) expired() time.Duration {
 	r.current = false
 	r.expiries++
-	r.cfg.Logger.Debug("informer lists again, because its version expired", "version", r.seen)
+	r.cfg.Logger.Debug("listing again, because the version expired", "version", r.seen)
 	if r.expiries == 1 {
 		return 0
 	}
@@ -252,99 +405,4 @@ func (r *reflector[K, T]) expired() time.Duration {
 		r.cfg.OnError(fmt.Errorf("informer: watch %s: soon after a list: %w", r.cfg.Name, ErrExpired))
 	}
 	return max(delay, 0)
-}
-
-// input is what the reflector passes to Run: an event, or a list.
-type input[K comparable, T any] struct {
-	kind    EventType
-	missed  bool // kind is Deleted, and a list revealed the deletion
-	key     K    // unless kind is Bookmark
-	object  T
-	version Version
-
-	list *content[K, T] // if set, the input is a list, and only list and version are set
-}
-
-// content is a list with the keys of its objects, page by page.
-type content[K comparable, T any] struct {
-	pages  []relist.Page[K, T]
-	unread []K  // the keys of objects that exist but could not be read
-	starts bool // the list begins a new history of the source
-}
-
-// add adds a page.
-func (c *content[K, T]) add(items []T, keyOf func(T) K) {
-	keys := make([]K, len(items))
-	for i, obj := range items {
-		keys[i] = keyOf(obj)
-	}
-	c.pages = append(c.pages, relist.Page[K, T]{Keys: keys, Items: items})
-}
-
-// feed passes inputs from the reflector to Run, in order and unmerged: so the cache takes every state that the source has reported. It
-// holds at most maxBatch inputs. When it is full, the reflector waits for the cache. The cache never waits for handlers.
-type feed[K comparable, T any] struct {
-	wake func()        // called, without locks, after the first input was added
-	room chan struct{} // holds a token after inputs were taken; sent by take, received by put
-
-	mu sync.Mutex
-	// mu guards the following.
-	inputs []input[K, T]
-}
-
-// put adds an input, when there is room for it. If ctx ends first, it returns the cause of ctx.
-func (f *feed[K, T]) put(ctx context.Context, it input[K, T]) error {
-	for {
-		n, ok := f.tryPut(&it)
-		if ok {
-			if n == 1 {
-				f.wake()
-			}
-			return nil
-		}
-		select {
-		case <-f.room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// tryPut adds an input if there is room for it, and returns the number of inputs.
-func (f *feed[K, T]) tryPut(it *input[K, T]) (n int, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.inputs) == maxBatch {
-		return maxBatch, false
-	}
-	f.inputs = append(f.inputs, *it)
-	return len(f.inputs), true
-}
-
-// takeOne removes the first input, and returns it in spare, which is empty.
-func (f *feed[K, T]) takeOne(spare []input[K, T]) []input[K, T] {
-	f.mu.Lock()
-	n := len(f.inputs)
-	if n > 0 {
-		spare = append(spare, f.inputs[0])
-		f.inputs = slices.Delete(f.inputs, 0, 1)
-	}
-	f.mu.Unlock()
-	if n > 1 {
-		f.wake()
-	}
-	return spare
-}
-
-// take removes and returns all inputs. spare, which is empty, holds the next ones.
-func (f *feed[K, T]) take(spare []input[K, T]) []input[K, T] {
-	f.mu.Lock()
-	inputs := f.inputs
-	f.inputs = spare
-	f.mu.Unlock()
-	select {
-	case f.room <- struct{}{}:
-	default: // a token is already there
-	}
-	return inputs
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -42,7 +41,7 @@ func TestRelistReportsOnlyChanges(t *testing.T) {
 			h.EveryEvent = every
 			_, err := b.in.AddHandler(h)
 			require.NoError(t, err)
-			sitetest.Start(t, b.in)
+			start(t, b.in)
 			r.take()
 
 			b.outage(func() { b.src.Bookmark() })
@@ -84,14 +83,14 @@ func relist[T any](d *informer.Driver[string, T], l *lister[T], items []T) {
 	}
 }
 
-// told counts what a handler is told, and checks it.
-type told struct {
+// counter counts the calls of a handler, and checks it.
+type counter struct {
 	t                    testing.TB
 	known                map[string]site
 	adds, updates, drops int
 }
 
-func (c *told) handler() informer.Handler[string, site] {
+func (c *counter) handler() informer.Handler[string, site] {
 	return informer.Handler[string, site]{
 		OnAdd: func(s site, _ bool) { c.adds++; c.known[s.Name] = s },
 		OnUpdate: func(old, s site) {
@@ -103,12 +102,12 @@ func (c *told) handler() informer.Handler[string, site] {
 	}
 }
 
-// checkRelist gives an informer two lists, one after the other, and fails unless its handler is told of exactly the
+// checkRelist gives an informer two lists, one after the other, and fails unless its handler gets exactly the
 // differences.
 func checkRelist(t testing.TB, before, after []site) {
 	src := &lister[site]{}
 	d := &informer.Driver[string, site]{In: must(informer.New(src, nameOf, informer.Config{Logger: quiet}))}
-	c := &told{t: t, known: make(map[string]site)}
+	c := &counter{t: t, known: make(map[string]site)}
 	_, err := d.In.AddHandler(c.handler())
 	require.NoError(t, err)
 	deliver := func() {
@@ -118,7 +117,7 @@ func checkRelist(t testing.TB, before, after []site) {
 	relist(d, src, before)
 	deliver()
 	require.Equal(t, len(before), c.adds)
-	*c = told{t: t, known: c.known}
+	*c = counter{t: t, known: c.known}
 
 	relist(d, src, after)
 	deliver()
@@ -282,7 +281,7 @@ type (
 	}
 )
 
-// updates returns how many updates are told when a list has before, and the next one after, under the same key.
+// updates returns how many updates are reported when a list has before, and the next one after, under the same key.
 func updates[T any](t *testing.T, before, after T, wraps ...func(informer.ListWatcher[T]) informer.ListWatcher[T]) (n int) {
 	t.Helper()
 	list := &lister[T]{}
@@ -363,7 +362,7 @@ func TestResetReplacesObjectsEvenIfEqual(t *testing.T) {
 		src := withEqual[site]{scripted{list: func(context.Context) (informer.List[site], error) { return list.get(), nil }},
 			func(a, b site) bool { return a.Rev == b.Rev }}
 		in := must(informer.New(src, nameOf, informer.Config{}))
-		sitetest.Start(t, in)
+		start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1, Life: 2}}, Version: 1})
 		in.Reset()
 		synctest.Wait()
@@ -375,7 +374,7 @@ func TestRevertedObjectNoLongerHoldsBackVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		src := newSource()
 		src.Put(site{Name: "a", Rev: 1})
-		var errs sitetest.Errors
+		var errs errorLog
 		in := must(informer.New(src, nameOf, informer.Config{Backoff: exact, OnError: errs.Add}))
 		cache.AddIndex(in.Indexer(), func(s site) []int {
 			if s.Rev == 2 {
@@ -383,7 +382,7 @@ func TestRevertedObjectNoLongerHoldsBackVersion(t *testing.T) {
 			}
 			return nil
 		})
-		sitetest.Start(t, in)
+		start(t, in)
 		src.Put(site{Name: "a", Rev: 2})
 		assert.Len(t, errs.Take(), 1)
 		assert.Equal(t, informer.Version(1), in.Version())
@@ -396,4 +395,137 @@ func TestRevertedObjectNoLongerHoldsBackVersion(t *testing.T) {
 		assert.Equal(t, informer.Version(3), in.Version())
 		assert.Equal(t, maps.Collect(in.Indexer().All()), map[string]site{"a": {Name: "a", Rev: 1}})
 	})
+}
+
+// match finds the cached keys, and returns how many objects are skipped. It checks that the list is complete, and in order.
+func match(t *testing.T, cached []int, pages [][]int) (skipped int) {
+	t.Helper()
+	list := slices.Concat(pages...)
+	m := informer.NewMerger(pages)
+	seen := make([]bool, len(list)) // by place
+	see := func(key, place int) {
+		if list[place] != key || seen[place] {
+			t.Fatalf("%v in %v: the object at %d is taken for %d, or taken again", cached, pages, place, key)
+		}
+		seen[place] = true
+	}
+	for _, key := range cached {
+		if place, ok := m.Find(key); ok {
+			see(key, place)
+		}
+	}
+	last := -1
+	for key, place := range m.Skipped() {
+		see(key, place)
+		if place < last {
+			t.Fatalf("%v in %v: skipped are %d and then %d", cached, pages, last, place)
+		}
+		last = place
+		skipped++
+	}
+	if i := slices.Index(seen, false); i >= 0 {
+		t.Fatalf("%v in %v: the object at %d is lost", cached, pages, i)
+	}
+	return skipped
+}
+
+func TestEachObjectIsFoundOnceOrSkipped(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var cached []int
+		var pages [][]int
+		keys := 1 + r.IntN(1000>>(seed%8))
+		for range r.IntN(2 * keys) {
+			cached = append(cached, r.IntN(keys))
+		}
+		for range r.IntN(5) {
+			var page []int
+			for range r.IntN(keys) {
+				page = append(page, r.IntN(keys)) // perhaps again
+			}
+			pages = append(pages, page)
+		}
+		if seed%2 == 0 { // nearly the same order
+			slices.Sort(cached)
+			for _, page := range pages {
+				slices.Sort(page)
+			}
+		}
+		match(t, cached, pages)
+	}
+}
+
+// The last objects of each page are new. The comparison still finds the objects of the next page.
+func TestListIsComparedAcrossPages(t *testing.T) {
+	for _, size := range []int{1, 2, 10, 100} {
+		var cached []int
+		var pages [][]int
+		fresh := 0
+		for i := range 1000 {
+			if i%size == 0 {
+				pages = append(pages, nil)
+			}
+			last := &pages[len(pages)-1]
+			*last = append(*last, i)
+			if i%10 >= 8 {
+				fresh++
+			} else {
+				cached = append(cached, i)
+			}
+		}
+		if got := match(t, cached, pages); got != fresh {
+			t.Errorf("pages of %d: %d objects are skipped, want %d", size, got, fresh)
+		}
+	}
+	all := make([]int, 1000)
+	for i := range all {
+		all[i] = i
+	}
+	if got := match(t, all, [][]int{nil, all[:500], nil, nil, all[500:], nil}); got != 0 {
+		t.Errorf("empty pages: %d objects are skipped", got)
+	}
+}
+
+// In a list without the order of the cache, Find gives up: it does not compare all keys with 32 others.
+func TestFindGivesUpWithoutCommonOrder(t *testing.T) {
+	var keys []int
+	for i := range 1000 {
+		keys = append(keys, i)
+	}
+	m := informer.NewMerger([][]int{keys})
+	for i := range 257 {
+		if _, ok := m.Find(-1); ok {
+			t.Fatalf("search %d finds a key that is not in the list", i)
+		}
+	}
+	if _, ok := m.Find(0); ok {
+		t.Error("after 257 failed searches, Find still searches")
+	}
+
+	m = informer.NewMerger([][]int{keys})
+	for i := range 1000 {
+		for range 4 * (i % 2) { // two searches of three fail
+			m.Find(-1)
+		}
+		if _, ok := m.Find(i); !ok {
+			t.Fatalf("Find(%d) finds nothing, though one in three searches succeeds", i)
+		}
+	}
+}
+
+func TestFindLooksAheadAcrossPages(t *testing.T) {
+	for _, size := range []int{1, 3, 10, 40} {
+		var pages [][]int
+		for i := range 40 {
+			if i%size == 0 {
+				pages = append(pages, nil)
+			}
+			pages[len(pages)-1] = append(pages[len(pages)-1], i)
+		}
+		for key := range 40 {
+			if _, ok := informer.NewMerger(pages).Find(key); ok != (key < 32) {
+				t.Errorf("pages of %d: Find(%d) = %v", size, key, ok)
+			}
+		}
+	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -26,7 +25,7 @@ func TestResetAcceptsOlderList(t *testing.T) {
 		r := newRecorder(t)
 		r.gaps = true
 		r.add(in)
-		sitetest.Start(t, in)
+		start(t, in)
 		require.Equal(t, informer.Version(9), in.Version())
 		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
 		in.Reset()
@@ -40,7 +39,7 @@ func TestResetEndsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var list knob[informer.List[site]]
 		var lists knob[int]
-		var errs sitetest.Errors
+		var errs errorLog
 		list.set(informer.List[site]{Items: []site{{Name: "a", Rev: 1}}, Version: 9})
 		restored := make(chan struct{})
 		in := must(informer.New(scripted{
@@ -62,7 +61,7 @@ func TestResetEndsBackoff(t *testing.T) {
 				}
 			},
 		}, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: wait.Backoff{Duration: time.Hour, Factor: 2, Cap: time.Hour * 24}}))
-		sitetest.Start(t, in)
+		start(t, in)
 		list.set(informer.List[site]{Items: []site{{Name: "b", Rev: 1}}, Version: 3})
 		close(restored)
 		time.Sleep(time.Hour)
@@ -90,7 +89,7 @@ func TestResetDuringOutageRestartsBackoff(t *testing.T) {
 		in := must(informer.New(src, nameOf, informer.Config{
 			OnError: func(error) {}, Backoff: wait.Backoff{Duration: time.Minute, Factor: 2, Cap: 24 * time.Hour},
 		}))
-		sitetest.Start(t, in)
+		start(t, in)
 		time.Sleep(7 * time.Minute)
 		require.Equal(t, 4, src.got().lists, "after 0, 1, 3 and 7 minutes")
 		in.Reset()
@@ -140,7 +139,7 @@ func TestResetDuringList(t *testing.T) {
 				r := newRecorder(t)
 				r.gaps = true
 				r.add(in)
-				sitetest.Start(t, in)
+				start(t, in)
 				in.Reset()
 				synctest.Wait()
 				assert.Equal(t, informer.Version(9), in.Version(), "the list hangs")
@@ -165,9 +164,9 @@ func TestStateKeptAcrossResetIsNeverCompared(t *testing.T) {
 	before, after := site{Name: "a", Life: 1, Rev: 5}, site{Name: "a", Life: 2, Rev: 5}
 	b := site{Name: "b", Rev: 3}
 	for name, kept := range map[string]informer.List[site]{
-		"unread":      {Items: []site{b}, Unread: []site{{Name: "a"}}, Version: 6},
+		"unread":      {Items: []site{b}, Unread: []informer.Unread[site]{{Object: site{Name: "a"}}}, Version: 6},
 		"unindexable": {Items: []site{after, b}, Version: 6},
-		"one of each": {Items: []site{after, b}, Unread: []site{{Name: "c"}}, Version: 6},
+		"one of each": {Items: []site{after, b}, Unread: []informer.Unread[site]{{Object: site{Name: "c"}}}, Version: 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -196,7 +195,7 @@ func TestStateKeptAcrossResetIsNeverCompared(t *testing.T) {
 				r := newRecorder(t)
 				r.gaps = true
 				r.add(in)
-				sitetest.Start(t, in)
+				start(t, in)
 				list.set(kept)
 				broken.set(true)
 				in.Reset()
@@ -226,7 +225,7 @@ func TestResetListsAtOnceThoughSourceExits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var lists knob[int]
-				var errs sitetest.Errors
+				var errs errorLog
 				in := must(informer.New(scripted{
 					list: func(context.Context) (informer.List[site], error) {
 						lists.set(lists.get() + 1)
@@ -239,7 +238,7 @@ func TestResetListsAtOnceThoughSourceExits(t *testing.T) {
 						}
 					},
 				}, nameOf, informer.Config{Name: "sites", OnError: errs.Add, Backoff: wait.Backoff{Duration: time.Hour}}))
-				sitetest.Start(t, in)
+				start(t, in)
 				require.Equal(t, 1, lists.get())
 				in.Reset()
 				got := errs.Take()

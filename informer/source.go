@@ -36,10 +36,11 @@ type Version uint64
 type EventType int
 
 const (
-	Added    EventType = iota + 1 // the object is new
-	Modified                      // the object has changed
-	Deleted                       // the object is gone; Event.Object is its last state
-	Bookmark                      // nothing happened up to Event.Version; Event.Object is the zero value
+	Added      EventType = iota + 1 // the object is new
+	Modified                        // the object has changed
+	Deleted                         // the object was deleted; Event.Object is its last state, unless Event.KeyOnly
+	Bookmark                        // nothing happened up to Event.Version; Event.Object is the zero value
+	Unreadable                      // the object exists, but its new state cannot be read; Event.Object has only its key
 )
 
 // String returns the name of t.
@@ -53,6 +54,8 @@ func (t EventType) String() string {
 		return "Deleted"
 	case Bookmark:
 		return "Bookmark"
+	case Unreadable:
+		return "Unreadable"
 	default:
 		return "Unknown"
 	}
@@ -62,6 +65,13 @@ func (t EventType) String() string {
 type Event[T any] struct {
 	Type   EventType
 	Object T
+
+	// KeyOnly says of a Deleted event that only the fields that make up the key are set in Object, because the source does not have the last
+	// state, or whether there was one. An [Informer] takes the state from its cache. The handler gets a tombstone with FinalStateUnknown.
+	KeyOnly bool
+
+	// Err says why the object of an Unreadable event cannot be read. It is nil for other events. See [Informer.Unread].
+	Err error
 
 	// Version is the version of the source right after the change. It never decreases from one event to the next. After a
 	// watch breaks, the next one begins after the version of the last event. So if one version of the source changes several
@@ -74,9 +84,19 @@ type List[T any] struct {
 	Items   []T
 	Version Version
 
-	// Unread is the objects that exist but could not be read, such as records that do not decode. In each, only the fields that
-	// make up the key are set. A cache keeps its states of these objects.
-	Unread []T
+	// Unread is the objects that exist but could not be read, such as records that do not decode. A cache keeps its states of these
+	// objects, or takes the last state that could be read, if Items has that. See [Informer.Unread].
+	Unread []Unread[T]
+
+	// Missing has an error for each record of which not even the keys could be read, such as a file that does not parse. Any object that
+	// the list lacks may be in one of them, so a cache deletes nothing because of this list.
+	Missing []error
+}
+
+// Unread is an object of a list that exists, and could not be read.
+type Unread[T any] struct {
+	Object T     // only the fields that make up the key are set
+	Err    error // why the object could not be read
 }
 
 // ListWatcher is a source: it lists all objects, and reports every change after that. Its methods must be safe for concurrent
@@ -91,7 +111,8 @@ type ListWatcher[T any] interface {
 	List(ctx context.Context) (List[T], error)
 
 	// Watch yields every change after the given version, in order of version. When the watch must end, it yields an error, with a zero
-	// Event. The error is [ErrExpired] if the changes after the version are no longer known, and the cause of ctx if ctx has ended. Any
+	// Event. The error is [ErrExpired] if the source no longer has the changes after the version, [ErrNewHistory] if the version is of an
+	// earlier history, and the cause of ctx if ctx has ended. Any
 	// other error means that the watch broke. After another error, or if a watch just ends, a new watch may resume from the last version
 	// seen. The consumer ends a watch by leaving its loop.
 	//
@@ -100,7 +121,11 @@ type ListWatcher[T any] interface {
 	//
 	// A watch may skip a state of an object that a later change has replaced. It must yield the last state of each object. If
 	// it skips a creation, it may yield the next state of the object as Modified. If an object that was listed or yielded is
-	// gone, the watch must yield its deletion, with its last state.
+	// gone, the watch must yield its deletion, with its last state or with KeyOnly. If it has vanished in a way that has no version, the
+	// deletion has the version of the event before it. If the new state of an object cannot be read, the
+	// watch yields Unreadable, and goes on.
+	//
+	// A list that begins after an event was yielded shows the change of that event.
 	Watch(ctx context.Context, after Version) iter.Seq2[Event[T], error]
 }
 
@@ -137,6 +162,7 @@ func Collect[T any](pages iter.Seq2[List[T], error]) (List[T], error) {
 			items = append(items, page.Items)
 		}
 		whole.Unread = append(whole.Unread, page.Unread...)
+		whole.Missing = append(whole.Missing, page.Missing...)
 	}
 	switch {
 	case n == 0:
@@ -222,9 +248,19 @@ func isPlain(t reflect.Type) bool {
 // Bookmarker is an optional interface of a [ListWatcher]: a source that promises to yield something at regular intervals. So an [Informer]
 // can tell a dead connection from an idle source: see [Informer.Stale].
 type Bookmarker interface {
-	// BookmarkPeriod returns the longest time for which an open watch yields nothing. If nothing happens, the watch yields a
-	// [Bookmark]. Zero promises nothing.
+	// BookmarkPeriod returns the longest time for which an open watch of a healthy source yields nothing. If nothing happens, the watch
+	// yields a [Bookmark]. The time includes what the source needs to read its data. Zero promises nothing. Several goroutines may call it
+	// concurrently. Its result may change, such as with the time that a list takes: an [Informer] asks whenever it needs to know.
 	BookmarkPeriod() time.Duration
+}
+
+// Versioner is an optional interface of a [ListWatcher]: a source that can tell its latest version without a list. [Informer.CatchUp] asks
+// for it. A source that has a method Source() any, as those of [Filter] and [Map], has the versions of that source.
+type Versioner interface {
+	// LatestVersion returns a version that a cache has reached only if it has every change that was committed before the call. The version
+	// must be one that watches reach by themselves, soon after the call: usually that of the last change. It must be as recent as a read
+	// after the last write, so it must not come from a replica that lags.
+	LatestVersion(ctx context.Context) (Version, error)
 }
 
 // bookmarkPeriod returns the promise of src, or 0.

@@ -5,16 +5,24 @@ import "time"
 // Stats is what an [Informer] is doing, and has done, at one moment.
 type Stats struct {
 	Objects int     // in the cache
+	Unread  int     // objects whose current state is not in the cache: see Informer.AllUnread
+	Missing int     // records of the last list that could not be read: see Informer.Missing
 	Version Version // see Informer.Version
 
-	// Heard is the time of the last list, event, or bookmark: see Informer.LastHeard. Watching reports whether a watch is open that can
-	// read: it is false while the polls of a source of package poll fail.
-	Heard    time.Time
-	Watching bool
+	// LastReceived is the time of the last list, event, or bookmark: see Informer.LastReceived. Watching reports whether a watch is open that
+	// can read: it is false while the polls of a source of package poll fail.
+	LastReceived time.Time
+	Watching     bool
 
 	// LastError is why the last list or watch failed. It is nil if the source has answered since, or if a watch has been open for a second
 	// since.
 	LastError error
+
+	// Applying is for how long Run has been busy with the changes that it took last. It is 0 while Run waits for changes. A long time means that
+	// the cache waits for a function that has not returned, or that takes long for each change: of an index, of OnVersion or OnReadable, of a
+	// handler with Inline, or Equal of the source. Calling is the name of the handler, if it is one: see Registration.Name.
+	Applying time.Duration
+	Calling  string
 
 	Pending  int // lists and events read from the source and not yet in the cache: at most 256
 	Handlers int // that have joined
@@ -30,37 +38,31 @@ type Stats struct {
 // Stats returns the numbers of in. The caller may keep the result. The cost is linear in the number of handlers.
 func (in *Informer[K, T]) Stats() Stats {
 	s := in.progress.stats()
-	s.Objects, s.Pending, s.Errors = in.indexer.Len(), in.feed.len(), in.errors.Load()
-	listeners := in.heardBy()
+	s.Unread, s.Missing = in.unread.counts()
+	s.Objects, s.Pending, s.Errors = in.indexer.Len(), in.buffer.len(), in.errors.Load()
+	listeners := in.joined()
 	s.Handlers = len(listeners)
+	if name := in.calling.Load(); name != nil {
+		s.Calling = *name
+	}
 	for _, l := range listeners {
-		s.Backlog += l.Waiting()
+		s.Backlog += l.pending()
 	}
 	return s
 }
 
-// stats returns what p knows.
+// stats returns the part of Stats that p has.
 func (p *progress) stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Stats{Version: p.version, Heard: p.heard, Watching: !p.opened.IsZero() && !p.blind, Lists: p.lists, LastError: p.failure}
+	s := Stats{
+		Version: p.version, LastReceived: p.received, Watching: !p.opened.IsZero() && !p.blind, Lists: p.lists, LastError: p.failure,
+	}
+	if !p.since.IsZero() {
+		s.Applying = time.Since(p.since)
+	}
 	if s.Watching && time.Since(p.opened) >= shortWatch {
 		s.LastError = nil
 	}
 	return s
-}
-
-// listed records that the source has listed.
-func (p *progress) listed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.lists++
-	p.answeredLocked()
-}
-
-// len returns the number of inputs that wait.
-func (f *feed[K, T]) len() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.inputs)
 }

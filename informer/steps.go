@@ -6,11 +6,13 @@ import (
 	"iter"
 	"runtime"
 	"slices"
+
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 )
 
 // Steps drives an informer in the goroutine of the caller, instead of [Informer.Run]. It is for tests and simulations that decide the order
-// of events. Run is a loop over the same steps, with one goroutine for the source, one for the cache, and one for each handler.
-// [Informer.Steps] returns a Steps.
+// of events. Run is a loop over the same steps, with one goroutine for the source, one for the cache, and one for each handler without
+// Inline. [Informer.Steps] returns a Steps.
 //
 //	steps, err := sites.Steps(ctx)
 //	defer steps.Stop()
@@ -30,7 +32,7 @@ import (
 // Stop when none of them runs. The methods of the informer may be called at any time.
 type Steps interface {
 	// Read reads one thing from the source: a whole list, or one event of the watch. It reports whether it read something, which is then
-	// pending for Apply.
+	// pending for Apply. After [Informer.Drop], what it reads is the end of the slot.
 	//
 	// Read blocks while the source does. If the source may have no event, limit Read by ctx. Read returns false in these cases:
 	//
@@ -42,23 +44,23 @@ type Steps interface {
 	// A runtime.Goexit in the source ends the goroutine that calls Read, and nothing is read after that.
 	Read(ctx context.Context) (read bool)
 
-	// Apply applies the first pending list or event to the cache, which makes its changes pending for the handlers. New handlers join
-	// before that, or after it if it is the first list. It returns false if there was nothing to do.
+	// Apply applies the first pending list or event to the cache, which makes its changes pending for the handlers, and calls those with
+	// Inline for them. New handlers join before that, or after it if it is the first list. It returns false if there was nothing to do.
 	//
 	// If the time for a resync has come, or for a new list because an object could not be applied, the next Apply begins that. A resync
-	// takes one Apply for each 128 objects of the cache.
+	// takes one Apply for each 128 objects of the cache. So do the first calls of a handler with Inline.
 	Apply() (applied bool)
 
 	// Handlers returns the handlers that have joined and were not removed, in the order in which they were added.
-	Handlers() []*Registration
+	Handlers() []Registration
 
-	// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync or OnDelete, after the necessary calls of Filter. It skips
+	// Deliver makes the next call of a handler: OnAdd, OnUpdate, OnResync, OnDelete, or OnDrop, after the necessary calls of Filter. It skips
 	// changes that do not pass the Filter, and functions that the handler does not have. It returns false if no call is pending, or a
-	// call of the handler is in flight. It also returns false if the handler has not joined or was removed.
+	// call of the handler is in flight. It also returns false if the handler has not joined or was removed, or has Inline.
 	//
 	// A call that panics is reported to Config.OnError, and is not repeated. A runtime.Goexit in a call ends the goroutine that calls
 	// Deliver. Deliver panics if handler is nil or belongs to another informer.
-	Deliver(handler *Registration) bool
+	Deliver(handler Registration) bool
 
 	// Stop ends the informer, as the end of Run does: pending changes are dropped, the open watch ends, and the cache can still be read.
 	// After Stop, Read, Apply, and Deliver return false. Stop may be called twice.
@@ -120,7 +122,7 @@ func growStack() {
 
 // Read implements [Steps].
 func (s *steps[K, T]) Read(ctx context.Context) (read bool) {
-	if ctx.Err() != nil || s.in.feed.len() == maxBatch {
+	if ctx.Err() != nil || s.in.buffer.len() == maxBatch {
 		return false
 	}
 	s.reader.ctx = ctx
@@ -134,7 +136,7 @@ func (s *steps[K, T]) Read(ctx context.Context) (read bool) {
 
 // Apply implements [Steps].
 func (s *steps[K, T]) Apply() (applied bool) {
-	if isClosed(s.in.ended) {
+	if broadcast.IsClosed(s.in.ended) {
 		return false
 	}
 	defer s.due.set() // the times count from the step
@@ -151,47 +153,44 @@ func (s *steps[K, T]) Apply() (applied bool) {
 	}
 	select {
 	case <-s.in.wake:
-		applied = s.in.step(s.in.feed.takeOne(s.in.spare), (*listener[K, T]).Leave) || applied
+		applied = s.in.step(s.in.buffer.takeOne(s.in.spare), (*listener[K, T]).release) || applied
 	default:
 	}
 	return applied
 }
 
 // Handlers implements [Steps].
-func (s *steps[K, T]) Handlers() []*Registration {
-	listeners := s.in.heardBy()
-	regs := make([]*Registration, len(listeners))
+func (s *steps[K, T]) Handlers() []Registration {
+	listeners := s.in.joined()
+	regs := make([]Registration, len(listeners))
 	for i, l := range listeners {
-		regs[i] = l.reg
+		regs[i] = l
 	}
 	return regs
 }
 
 // Deliver implements [Steps].
-func (s *steps[K, T]) Deliver(handler *Registration) bool {
+func (s *steps[K, T]) Deliver(handler Registration) bool {
 	if handler == nil {
 		panic("informer: Deliver called with a nil handler")
 	}
-	l, ok := handler.listener.(*listener[K, T])
+	l, ok := handler.(*listener[K, T])
 	if !ok || l.in != s.in {
 		panic("informer: Deliver called with a handler of another informer")
 	}
-	return slices.Contains(s.in.heardBy(), l) && l.Deliver()
+	return slices.Contains(s.in.joined(), l) && l.deliver()
 }
 
 // Stop implements [Steps].
 func (s *steps[K, T]) Stop() {
-	if isClosed(s.in.ended) {
+	if broadcast.IsClosed(s.in.ended) {
 		return
 	}
 	s.cancel()
 	s.reader.ended = true
 	s.end()
 	s.due.stop()
-	s.in.stopScans()
-	for _, l := range s.in.heardBy() {
-		l.Dismiss()
-	}
+	s.in.stopAll()
 	s.in.end()
 }
 

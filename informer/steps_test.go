@@ -14,7 +14,6 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -156,7 +155,7 @@ func TestReadTakesContextOfAnyType(t *testing.T) {
 
 func TestReadSkipsBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs sitetest.Errors
+		var errs errorLog
 		src, in, steps := stepping(t, informer.Config{Backoff: wait.Backoff{Duration: time.Hour}, OnError: errs.Add})
 		began := time.Now()
 		src.Fail(errOutage)
@@ -259,7 +258,7 @@ func TestFailedApplyTriggersRelist(t *testing.T) {
 
 func TestPanickingCallIsOneStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var errs sitetest.Errors
+		var errs errorLog
 		_, in, steps := stepping(t, informer.Config{OnError: errs.Add})
 		_, err := in.AddHandler(informer.Handler[string, site]{OnAdd: func(site, bool) { panic("oh") }})
 		require.NoError(t, err)
@@ -327,7 +326,7 @@ func TestStepsReplaceRun(t *testing.T) {
 		assert.Len(t, contents(in), 2)
 		require.ErrorIs(t, in.Run(t.Context()), informer.ErrEnded)
 		_, err = in.Steps(t.Context())
-		require.EqualError(t, err, "informer: take steps of sitetest.Site: has ended")
+		require.EqualError(t, err, "informer: take steps of informer_test.site: has ended")
 	})
 }
 
@@ -394,5 +393,11 @@ func TestGoexitOfSourceEndsGoroutineOfReadForGood(t *testing.T) {
 		assert.False(t, steps.Read(t.Context()))
 		assert.False(t, steps.Apply())
 		assert.Equal(t, 1, lists)
+	})
+}
+
+func TestStepsOfZeroInformerPanic(t *testing.T) {
+	assert.PanicsWithValue(t, "informer: Steps called on an Informer that New has not made", func() {
+		_, _ = new(informer.Informer[string, site]).Steps(t.Context())
 	})
 }

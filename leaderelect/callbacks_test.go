@@ -3,9 +3,11 @@ package leaderelect_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,10 +20,8 @@ import (
 )
 
 func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair(t, nil)
 		after(time.Minute)
 		require.NoError(t, a.stop())
 		after(time.Minute)
@@ -40,36 +40,30 @@ func TestEveryChangeOfLeaderIsReportedOnce(t *testing.T) {
 			}
 			assert.Equal(t, want, terms, p.name)
 		}
-		w.finish(t)
 	})
 }
 
 func TestCallbackMutationsOfLeaderHaveNoEffect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, func(cfg *leaderelect.Config) {
 			cfg.Metadata = map[string]string{"address": "here"}
-			told := cfg.OnNewLeader
+			on := cfg.OnNewLeader
 			cfg.OnNewLeader = func(l leaderelect.Leader) {
-				told(l)
+				on(l)
 				l.Metadata["address"] = "elsewhere"
 			}
 		})
-		a.start()
-		after(time.Second)
 		leader, _ := a.Leader()
 		assert.Equal(t, map[string]string{"address": "here"}, leader.Metadata)
 		assert.Equal(t, leader.Metadata, w.read().Metadata)
 		leader.Metadata["address"] = "nowhere"
 		leader, _ = a.Leader()
 		assert.Equal(t, map[string]string{"address": "here"}, leader.Metadata)
-		w.finish(t)
 	})
 }
 
 func TestOtherLeaderOfSameTermIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		for _, who := range []string{"x", "y"} {
 			w.write(record{Holder: "pod-0", Incarnation: who, Term: 1, Renewal: 1, LeaseMillis: 15_000})
@@ -80,13 +74,11 @@ func TestOtherLeaderOfSameTermIsReported(t *testing.T) {
 		}
 		assert.Len(t, a.leaders, 2)
 		w.forgot = true
-		w.finish(t)
 	})
 }
 
 func TestSlowOnNewLeaderSkipsFormerLeaders(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		a.hang = func() time.Duration { return 12 * time.Second }
 		for term := range uint64(4) {
@@ -98,38 +90,18 @@ func TestSlowOnNewLeaderSkipsFormerLeaders(t *testing.T) {
 		}
 		w.write(record{Incarnation: "x", Term: 4, Renewal: 2, LeaseMillis: 15_000})
 		after(time.Minute)
-		var told []uint64
+		var reported []uint64
 		for _, l := range a.leaders {
-			told = append(told, l.Term)
+			reported = append(reported, l.Term)
 		}
-		assert.Equal(t, []uint64{1, 5}, told)
+		assert.Equal(t, []uint64{1, 5}, reported)
 		assert.True(t, a.IsLeader())
 		assert.Less(t, w.term(t, 1).began.Sub(w.history()[5].at), time.Second, "the work does not wait for it")
-		w.finish(t)
 	})
 }
 
-func TestHangingOnNewLeaderDoesNotDelayWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.hang = func() time.Duration { return time.Hour }
-		a.start()
-		after(3 * latency)
-		require.Equal(t, 1, w.led())
-		require.NoError(t, a.Check(0))
-		a.cancel(context.Canceled)
-		after(time.Minute)
-		assert.Empty(t, w.read().Holder, "it is released anyway")
-		w.finish(t)
-	})
-}
-
-func TestWorkThatNeverStartsOrEndsIsReported(t *testing.T) {
+func TestWorkThatNeverEndsIsReported(t *testing.T) {
 	for want, change := range map[string]func(cfg *leaderelect.Config, hang func()){
-		"has not begun its work for": func(cfg *leaderelect.Config, hang func()) {
-			cfg.Hooks.StartedLeading = func(uint64) { hang() }
-		},
 		"has returned and OnStoppedLeading has not for": func(cfg *leaderelect.Config, hang func()) {
 			on := cfg.OnStoppedLeading
 			cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) { hang(); on(l, cause) }
@@ -144,33 +116,25 @@ func TestWorkThatNeverStartsOrEndsIsReported(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				release := make(chan struct{})
-				a := w.join(t, "a", func(cfg *leaderelect.Config) { change(cfg, func() { <-release }) })
-				a.start()
-				after(time.Second)
-				require.True(t, a.IsLeader())
-				a.cancel(context.Canceled)
-				after(lease - time.Second)
-				require.NoError(t, a.Check(time.Second))
-				after(2 * retry)
-				require.ErrorContains(t, a.Check(time.Second), want)
-				require.ErrorContains(t, a.Check(time.Second), `leaderelect: check "lease": `)
-				require.NoError(t, a.Check(time.Minute), "not for that long")
-				close(release)
-				after(time.Second)
-				require.NoError(t, a.Check(0))
-				w.finish(t)
-			})
+		subWorld(t, want, func(t *testing.T, w *world) {
+			release := make(chan struct{})
+			a := w.leader(t, func(cfg *leaderelect.Config) { change(cfg, func() { <-release }) })
+			require.True(t, a.IsLeader())
+			a.cancel(context.Canceled)
+			after(lease - 2*time.Second)
+			require.NoError(t, a.Check())
+			after(2 * retry)
+			require.ErrorContains(t, a.Check(), want)
+			require.ErrorContains(t, a.Check(), `leaderelect: check "lease": `)
+			close(release)
+			after(time.Second)
+			require.NoError(t, a.Check())
 		})
 	}
 }
 
 func TestLeaseIsRenewedUntilOnStoppedLeadingReturns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var inside, released time.Duration
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			on := cfg.OnStoppedLeading
@@ -186,13 +150,11 @@ func TestLeaseIsRenewedUntilOnStoppedLeadingReturns(t *testing.T) {
 		released = w.at(w.history()[len(w.history())-1].at)
 		assert.Empty(t, w.read().Holder)
 		assert.Greater(t, released, inside)
-		w.finish(t)
 	})
 }
 
 func TestLeaseLostInOnStoppedLeadingIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			on := cfg.OnStoppedLeading
 			cfg.OnStoppedLeading = func(l *leaderelect.Leadership, cause error) {
@@ -206,42 +168,12 @@ func TestLeaseLostInOnStoppedLeadingIsReported(t *testing.T) {
 			return nil
 		}
 		require.ErrorIs(t, a.RunOnce(context.Background()), leaderelect.ErrLeaseExpired)
-		w.finish(t)
 	})
-}
-
-func TestPanicInHookOrRandIsContained(t *testing.T) {
-	for how, fail := range map[string]func(){"panic": func() { panic("on purpose") }, "Goexit": runtime.Goexit} {
-		for where, change := range map[string]func(*leaderelect.Config){
-			"StartedLeading": func(cfg *leaderelect.Config) { cfg.Hooks.StartedLeading = func(uint64) { fail() } },
-			"StoppedLeading": func(cfg *leaderelect.Config) { cfg.Hooks.StoppedLeading = func(uint64, error) { fail() } },
-			"Request": func(cfg *leaderelect.Config) {
-				cfg.Hooks.Request = func(string, time.Duration, error) { fail() }
-			},
-			"Rand": func(cfg *leaderelect.Config) { cfg.Rand = func() float64 { fail(); return 0 } },
-		} {
-			t.Run(how+" in "+where, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					a, b := w.join(t, "a", change), w.join(t, "b", change)
-					startBoth(a, b)
-					after(time.Minute)
-					require.True(t, a.IsLeader())
-					require.NoError(t, a.stop())
-					assert.Empty(t, w.read().Holder, "the lease was released")
-					after(2 * retry)
-					require.True(t, b.IsLeader())
-					w.finish(t)
-				})
-			})
-		}
-	}
 }
 
 func TestRandOutOfRangeIsIgnored(t *testing.T) {
 	for _, r := range []float64{-1, 1, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			gets := 0
 			w.plan = func(c call) (fault, time.Duration) {
 				if c.op == "get" {
@@ -255,7 +187,6 @@ func TestRandOutOfRangeIsIgnored(t *testing.T) {
 			after(lease + time.Second)
 			assert.True(t, a.IsLeader())
 			assert.Less(t, gets, 10)
-			w.finish(t)
 		})
 	}
 }
@@ -267,15 +198,14 @@ func (crashing) Enabled(context.Context, slog.Level) bool { return true }
 func (c crashing) WithAttrs([]slog.Attr) slog.Handler     { return c }
 
 func (crashing) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "leaderelect: renewing the lease failed" {
+	if r.Message == "renewing the lease failed" {
 		panic("on purpose")
 	}
 	return nil
 }
 
 func TestPanicOutOfRunLeavesNoWorkBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = on("a", "update", 1, lostRequest, 0)
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			cfg.Logger = slog.New(crashing{slog.DiscardHandler})
@@ -289,7 +219,6 @@ func TestPanicOutOfRunLeavesNoWorkBehind(t *testing.T) {
 		after(2 * lease)
 		require.True(t, a.IsLeader())
 		require.Equal(t, 2, w.led())
-		w.finish(t)
 	})
 }
 
@@ -307,6 +236,8 @@ func TestPanicInAnyCallbackIsCaptured(t *testing.T) {
 			"OnStepDownOverrun": func(cfg *leaderelect.Config) {
 				cfg.OnStepDownOverrun = func(*leaderelect.Leadership) { fail() }
 			},
+			"Request": func(cfg *leaderelect.Config) { cfg.Hooks.Request = func(string, time.Duration, error) { fail() } },
+			"Rand":    func(cfg *leaderelect.Config) { cfg.Rand = func() float64 { fail(); return 0 } },
 		} {
 			t.Run(how+" in "+where, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -347,4 +278,37 @@ func TestPanicInAnyCallbackIsCaptured(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestHooksReportCalls(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var mu sync.Mutex
+		var reported []string
+		note := func(what ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			reported = append(reported, fmt.Sprint(what...))
+		}
+		w.plan = func(c call) (fault, time.Duration) {
+			if c.op == "get" && c.n > 1 {
+				return lostRequest, 0
+			}
+			return on("a", "update", 1, lostRequest, 0)(c)
+		}
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.Hooks.Request = func(operation string, took time.Duration, err error) { note(operation, " ", took, " ", err) }
+		})
+		a.behave = func(_ context.Context, l *leaderelect.Leadership) error {
+			note("works")
+			time.Sleep(retry + time.Second)
+			return errExpected
+		}
+		require.ErrorIs(t, a.RunOnce(t.Context()), errExpected)
+		assert.Equal(t, []string{
+			"get 2ms " + leaderelect.ErrNotFound.Error(), "create 2ms <nil>", "works",
+			"update 0s connection reset", "get 0s connection reset",
+			"update 0s connection reset", "get 0s connection reset",
+		}, reported)
+		w.forgot = true
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // observation is the record as a follower has seen it, and since when.
@@ -19,47 +20,47 @@ type observation struct {
 	regressed bool
 }
 
-// candidacy is what the goroutine of Run knows of the record while it follows.
+// candidacy is the state of the goroutine of Run while it follows the record.
 type candidacy struct {
-	seen      observation
+	record    observation
 	look      time.Time // when the record is read next
-	told      time.Time // when the watch last reported the record
+	reported  time.Time // when the watch last reported the record
 	notBefore time.Time // when the record may be written next: once per RetryPeriod
 	unsure    uint64    // the last term that was claimed without a clear reply
-	gone      string    // the last session of a holder that has ended; "" is none
-	goneAt    time.Time // when that was reported
+	ended     string    // the last session of a holder that has ended; "" is none
+	endedAt   time.Time // when that was reported
 }
 
 // campaign follows the record until this elector has taken it. It returns nil when ctx ends first.
-func (e *Elector) campaign(ctx context.Context) *tenure {
-	c := candidacy{seen: e.prior}
-	e.prior, e.foreign = observation{}, nil
-	for ctx.Err() == nil && e.foreign == nil {
+func (e *Elector) campaign(ctx context.Context) *Leadership {
+	c := candidacy{record: e.prior}
+	e.prior, e.refused = observation{}, nil
+	for ctx.Err() == nil && e.refused == nil {
 		if t := e.step(ctx, &c); t != nil {
 			return t
 		}
 	}
-	if c.unsure > e.done && e.cfg.ReleaseOnCancel {
-		e.release(ctx, &tenure{term: c.unsure}, true)
+	if c.unsure > e.lastTerm && e.cfg.ReleaseOnCancel {
+		e.release(ctx, c.unsure, "", time.Time{})
 	}
 	return nil
 }
 
 // step waits for the next event, and handles it: it takes the record if it is free, uses a report of the watch, or reads the
 // record.
-func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
+func (e *Elector) step(ctx context.Context, c *candidacy) *Leadership {
 	next, free := c.look, e.freeAt(c)
 	if !free.IsZero() && free.Before(next) {
 		next = free
 	}
-	v, told, err := e.await(ctx, c, next)
+	v, reported, err := e.await(ctx, c, next)
 	switch {
 	case err != nil:
 		return nil
-	case told:
-		c.told = time.Now()
-		e.noteTold(v.Held())
-		if e.seen.Regressed(v) { // or the report is late
+	case reported:
+		c.reported = time.Now()
+		e.noteReported(v.Held())
+		if e.newest.Regressed(v) { // or the report is late
 			c.look = time.Now()
 			return nil
 		}
@@ -73,31 +74,35 @@ func (e *Elector) step(ctx context.Context, c *candidacy) *tenure {
 
 	v, err = e.read(ctx)
 	if err != nil {
-		if ctx.Err() == nil {
-			e.warnings.Warn(ctx, "leaderelect: reading the record failed", err)
+		switch {
+		case ctx.Err() != nil:
+		case e.cannotWork(err, false):
+			e.refused = err
+		default:
+			e.warnings.Warn(ctx, "reading the record failed", err)
 		}
 		c.look = time.Now().Add(e.pollPeriod())
 		return nil
 	}
-	if e.watch.Live() && !c.told.IsZero() && time.Since(c.told) > e.cfg.RetryPeriod && c.seen.Version != v.Version {
-		e.watch.Restart() // it has missed a change
+	if e.watch.works() && !c.reported.IsZero() && time.Since(c.reported) > e.cfg.RetryPeriod && c.record.Version != v.Version {
+		e.watch.restart() // it has missed a change
 	}
 	return e.follow(ctx, c, v)
 }
 
 // await waits until the given time, or until a hint arrives. It returns a report of the watch. After the end of the holder's
 // session, it makes the record due for a read, because the record may have been renewed since it was seen.
-func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v lease.View, told bool, err error) {
+func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v lease.View, reported bool, err error) {
 	due, stop := lease.Alarm(time.Until(until))
 	defer stop()
 	select {
 	case <-ctx.Done():
 		return lease.View{}, false, ctx.Err()
-	case v := <-e.watch.News():
+	case v := <-e.watch.events():
 		return v, true, nil
-	case c.gone = <-e.presence.Ends():
-		c.goneAt = time.Now()
-		c.look = c.goneAt
+	case c.ended = <-e.leaderSession.ends():
+		c.endedAt = time.Now()
+		c.look = c.endedAt
 		return lease.View{}, false, nil
 	case <-e.wake:
 		return lease.View{}, false, nil
@@ -107,13 +112,13 @@ func (e *Elector) await(ctx context.Context, c *candidacy, until time.Time) (v l
 }
 
 // follow notes the current record. If the record shows that an earlier claim was successful, follow begins its term.
-func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenure {
+func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *Leadership {
 	if t := e.adopt(ctx, v); t != nil {
 		return t
 	}
-	e.observe(ctx, &c.seen, v)
+	e.observe(ctx, &c.record, v)
 	c.look = time.Now().Add(e.pollPeriod())
-	if e.watch.Live() {
+	if e.watch.works() {
 		// A leader renews every RetryPeriod. If the watch does not report that, the leader or the watch has failed.
 		c.look = c.look.Add(e.cfg.RetryPeriod)
 	}
@@ -121,61 +126,65 @@ func (e *Elector) follow(ctx context.Context, c *candidacy, v lease.View) *tenur
 }
 
 // claim tries to take the record.
-func (e *Elector) claim(ctx context.Context, c *candidacy) *tenure {
+func (e *Elector) claim(ctx context.Context, c *candidacy) *Leadership {
 	c.notBefore = time.Now().Add(e.cfg.RetryPeriod)
 	c.look = time.Now() // if it fails
-	early := time.Now().Before(e.expiresAt(c.seen))
-	t, err := e.take(ctx, c.seen.View)
+	early := time.Now().Before(e.expiresAt(c.record))
+	t, err := e.take(ctx, c.record.View)
 	if early && !definite(err) {
 		e.notEarly = time.Now().Add(e.cfg.LeaseDuration)
 	}
 	switch {
 	case t != nil:
 		return t
+	case ctx.Err() == nil && e.cannotWork(err, true):
+		e.refused = err
 	case err != nil && !definite(err):
 		c.unsure = e.attempts.Term
-		e.warnings.Warn(ctx, "leaderelect: taking the lease failed", err)
+		e.warnings.Warn(ctx, "taking the lease failed", err)
 	}
 	return nil
 }
 
 // observe notes a record that was read or reported. The lease of a new version counts from now.
-func (e *Elector) observe(ctx context.Context, seen *observation, v lease.View) {
-	if e.foreign = notOfElector(v); e.foreign != nil {
+func (e *Elector) observe(ctx context.Context, o *observation, v lease.View) {
+	if e.refused = notOfElector(v); e.refused != nil {
 		return
 	}
-	if seen.Since.IsZero() || seen.Exists != v.Exists || seen.Version != v.Version {
-		if !seen.Since.IsZero() && v.Held() { // another elector can write
-			e.noteTold(true)
+	if o.Since.IsZero() || o.Exists != v.Exists || o.Version != v.Version {
+		if !o.Since.IsZero() && v.Held() { // another elector can write
+			e.noteReported(true)
 		}
-		*seen = observation{Observation: lease.Observation{Since: v.At}, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
-		if e.seen.Regressed(v) {
-			seen.regressed = true
-			e.log.WarnContext(ctx, "leaderelect: the record is not followed", "error", ErrStoreRegressed,
-				"term", v.Record.Term, "seen", e.seen.Term)
+		*o = observation{Observation: lease.Observation{Since: v.At}, jitter: time.Duration(e.random() * float64(min(takeoverJitter, e.cfg.RetryPeriod)))}
+		if e.newest.Regressed(v) {
+			o.regressed = true
+			e.log.WarnContext(ctx, "the record is not followed", "term", v.Record.Term, "seen", e.newest.Term, "error", ErrStoreRegressed)
 		}
 	}
-	seen.View = v
-	if v.Exists && !seen.regressed {
-		e.seen.Raise(v.Record)
+	o.View = v
+	if !v.Exists || v.Record.Incarnation != e.incarnation {
+		e.ourTerm = 0
+	}
+	if v.Exists && !o.regressed {
+		e.newest.Raise(v.Record)
 	}
 	e.publish(v)
-	if v.Held() && !seen.regressed && v.Record.Incarnation != e.incarnation {
-		e.presence.Want(v.Record.Session)
+	if v.Held() && !o.regressed && v.Record.Incarnation != e.incarnation {
+		e.leaderSession.watch(v.Record.Session)
 	} else {
-		e.presence.Want("")
+		e.leaderSession.watch("")
 	}
 }
 
 // freeAt returns the time from which this elector may take the record, if its version does not change. It is zero if the record has not
 // been read yet.
 func (e *Elector) freeAt(c *candidacy) time.Time {
-	free := e.expiresAt(c.seen)
+	free := e.expiresAt(c.record)
 	if free.IsZero() {
 		return free
 	}
 	if e.cfg.Fenced && c.orphaned() && free.After(e.notEarly) {
-		free = c.seen.Since
+		free = c.record.Since
 		if free.Before(e.notEarly) {
 			free = e.notEarly
 		}
@@ -192,8 +201,8 @@ func (e *Elector) freeAt(c *candidacy) time.Time {
 // names must have ended before the record was read last. A tombstone does not count, and neither does a record that names
 // another session or none.
 func (c *candidacy) orphaned() bool {
-	return c.gone != "" && c.seen.Held() && c.seen.Record.Fenced && !c.seen.regressed &&
-		c.seen.Record.Session == c.gone && !c.seen.At.Before(c.goneAt)
+	return c.ended != "" && c.record.Held() && c.record.Record.Fenced && !c.record.regressed &&
+		c.record.Record.Session == c.ended && !c.record.At.Before(c.endedAt)
 }
 
 // expiresAt returns the time from which no elector holds the record, if its version does not change.
@@ -201,15 +210,17 @@ func (e *Elector) expiresAt(o observation) time.Time {
 	// Fenced work may have begun while the previous leader still worked. Until the lease of that leader is over, a release
 	// by its successor frees the lease for fenced work only.
 	outlived := o.Record.Fenced && !e.cfg.Fenced
+	ours := o.Record.Incarnation == e.incarnation
 	switch {
 	case o.Since.IsZero():
 		return o.Since
-	case o.regressed || o.Exists && !o.Readable:
-		// The leader is unknown. It leads for at most the longest lease that this elector knows of.
-		return o.Since.Add(max(o.Record.Lease(), e.seen.Lease, e.cfg.LeaseDuration) + o.jitter)
+	case o.regressed || o.Exists && !o.Readable || o.Held() && ours && o.Record.Term != e.ourTerm:
+		// The record does not say who leads. That elector leads for at most the longest lease that this one has seen. The last case is a record of ours
+		// that was restored with another term: another elector may lead in the one before.
+		return o.Since.Add(max(o.Record.Lease(), e.newest.Lease, e.cfg.LeaseDuration) + o.jitter)
 	case o.Record.Released && !outlived && o.Record.Preferred != "" && o.Record.Preferred != e.cfg.Identity && o.Record.Preferred != e.incarnation:
 		return o.Since.Add(e.headStart + o.jitter)
-	case !o.Exists, o.Record.Released && !outlived, o.Record.Incarnation == e.incarnation:
+	case !o.Exists, o.Record.Released && !outlived, ours:
 		// The last case is a term of ours, which is over because our work has returned.
 		return o.Since
 	default:
@@ -218,8 +229,8 @@ func (e *Elector) expiresAt(o observation) time.Time {
 }
 
 // take claims the next term by replacing v. It returns nil and no error if the reply came too late.
-func (e *Elector) take(ctx context.Context, v lease.View) (*tenure, error) {
-	last := max(e.seen.Term, v.Record.Term)
+func (e *Elector) take(ctx context.Context, v lease.View) (*Leadership, error) {
+	last := max(e.newest.Term, v.Record.Term)
 	if last == math.MaxUint64 {
 		return nil, errNoTerm
 	}
@@ -246,14 +257,14 @@ func (e *Elector) tooLow(rec lease.Record, floor uint64) bool {
 	if rec.Term != e.created || floor <= rec.Term {
 		return false
 	}
-	e.done, e.floor = rec.Term, floor
-	e.seen.Raise(rec)
+	e.ourTerm, e.lastTerm, e.floor = rec.Term, rec.Term, floor
+	e.newest.Raise(rec)
 	return true
 }
 
 // adopt begins the term of a claim whose reply was lost, if v shows that the claim was successful.
-func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
-	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.done || e.seen.Regressed(v) {
+func (e *Elector) adopt(ctx context.Context, v lease.View) *Leadership {
+	if !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term <= e.lastTerm || e.newest.Regressed(v) {
 		return nil
 	}
 	sent, ok := e.attempts.SentAt(v.Record)
@@ -265,33 +276,28 @@ func (e *Elector) adopt(ctx context.Context, v lease.View) *tenure {
 
 // begin begins the term of rec, which this elector has written with a request that was sent at the given time. It returns
 // nil if that is too long ago.
-func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *tenure {
-	e.seen.Raise(rec)
+func (e *Elector) begin(ctx context.Context, rec lease.Record, version string, sent lease.Moment) *Leadership {
+	e.newest.Raise(rec)
+	e.ourTerm = rec.Term
 	if sent.Left(e.cfg.RenewDeadline, lease.Present()) <= 0 {
 		return nil
 	}
-	e.done = rec.Term
-	t := &tenure{
-		Leadership: newLeadership(ctx, &e.cfg, rec.Term, sent),
-		term:       rec.Term,
-		acquired:   rec.AcquireTime,
-		version:    version,
-		session:    rec.Session,
-		sent:       sent,
-	}
-	e.setCurrent(t.Leadership)
+	e.lastTerm = rec.Term
+	l := newLeadership(ctx, &e.cfg, rec.Term, sent)
+	l.acquired, l.version, l.session = rec.AcquireTime, version, rec.Session
+	e.setCurrent(l)
 	e.publish(lease.View{Exists: true, Readable: true, Record: rec})
-	e.presence.Want("")
-	e.log.InfoContext(ctx, "leaderelect: leadership began", "term", rec.Term)
-	return t
+	e.leaderSession.watch("")
+	e.log.InfoContext(ctx, "leadership began", "term", rec.Term)
+	return l
 }
 
 // read reads the record.
 func (e *Elector) read(ctx context.Context) (lease.View, error) {
-	entry, err := e.call(ctx, "get", func(ctx context.Context) (Entry, error) {
-		return e.cfg.Store.Get(ctx, e.cfg.Key)
-	})
+	sent := time.Now()
+	entry, err := lease.Do(ctx, &e.calls, e.cfg.RequestTimeout, e.cfg.Store.Get, e.cfg.Key)
 	at := time.Now()
+	e.noteCall(ctx, "get", at.Sub(sent), err)
 	switch {
 	case err == nil:
 		return viewOf(entry, at), nil
@@ -312,7 +318,7 @@ func (e *Elector) write(ctx context.Context, version string, rec lease.Record, s
 	rec.Metadata = e.cfg.Metadata
 	rec.Released, rec.Fenced = rec.Holder == "", e.cfg.Fenced
 	if !rec.Released {
-		rec.Session = e.presence.Session()
+		rec.Session = e.session.name()
 	}
 	if amend := e.link.Amend; amend != nil {
 		amend(&rec)
@@ -321,27 +327,27 @@ func (e *Elector) write(ctx context.Context, version string, rec lease.Record, s
 	if err != nil {
 		return rec, Entry{}, fmt.Errorf("leaderelect: encode record: %w", err)
 	}
-	next := Entry{Key: e.cfg.Key, Value: value, Term: rec.Term, Version: version} // a call that is late still reads it
 	operation, put := "update", e.cfg.Store.Update
 	if version == "" {
 		operation, put = "create", e.cfg.Store.Create
 	}
-	entry, err := e.call(ctx, operation, func(ctx context.Context) (Entry, error) { return put(ctx, next) })
+	entry, err := lease.Do(ctx, &e.calls, e.cfg.RequestTimeout, put, Entry{Key: e.cfg.Key, Value: value, Term: rec.Term, Version: version})
+	e.noteCall(ctx, operation, time.Since(sent.Time), err)
 	return rec, entry, err
 }
 
-// call calls the store.
-func (e *Elector) call(ctx context.Context, operation string, f func(context.Context) (Entry, error)) (Entry, error) {
-	begin := time.Now()
-	entry, err := lease.Do(ctx, &e.calls, e.cfg.RequestTimeout, f)
-	took := time.Since(begin)
+// noteCall notes how a call of the store ended.
+func (e *Elector) noteCall(ctx context.Context, operation string, took time.Duration, err error) {
 	if err == nil || definite(err) || ctx.Err() == nil { // otherwise the caller has canceled
-		e.noteCall(operation, err)
+		e.mu.Lock()
+		e.health.note(operation, err)
+		e.mu.Unlock()
 	}
 	if hook := e.cfg.Hooks.Request; hook != nil {
-		e.notify("Request", func() { hook(operation, took, err) })
+		if err := lease.Guard(ctx, func(context.Context) error { hook(operation, took, err); return nil }); err != nil {
+			e.log.ErrorContext(ctx, "a hook failed", "hook", "Request", "error", err)
+		}
 	}
-	return entry, err
 }
 
 // definite reports whether err proves that a write has not happened.
@@ -358,7 +364,7 @@ func (e *Elector) pollPeriod() time.Duration {
 func (e *Elector) random() float64 {
 	r := -1.0
 	if err := lease.Guard(context.Background(), func(context.Context) error { r = e.cfg.Rand(); return nil }); err != nil {
-		e.log.Error("leaderelect: Rand failed", "error", err)
+		e.log.Error("Rand failed", "error", err)
 	}
 	if r >= 0 && r < 1 {
 		return r
@@ -374,10 +380,23 @@ func notOfElector(v lease.View) error {
 	return fmt.Errorf("the record is that of %d slots: give the Elector a key of its own: %w", v.Record.Slots, ErrMismatch)
 }
 
+// cannotWork reports whether err says that the store can never work, and no call of its kind has worked in this run.
+func (e *Elector) cannotWork(err error, write bool) bool {
+	if !retry.IsPermanent(err) || e.link.Persistent {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if write {
+		return !e.health.wrote
+	}
+	return !e.health.answered
+}
+
 // refusal returns the reason why this elector must not compete for its key, or nil.
 func (e *Elector) refusal() error {
-	if e.foreign == nil {
+	if e.refused == nil {
 		return nil
 	}
-	return fmt.Errorf("leaderelect: run %q: %w", e.cfg.Key, e.foreign)
+	return fmt.Errorf("leaderelect: run %q: %w", e.cfg.Key, e.refused)
 }

@@ -124,6 +124,10 @@ type Config struct {
 	// Hooks observe the elector, for metrics.
 	Hooks Hooks
 
+	// Link makes this elector act as one with the other electors of its replica. Package shard sets it for each slot. Leave
+	// it nil: nobody else can make one.
+	Link *lease.Link
+
 	// Logger receives changes of leadership and failures of the store. Failures of one kind are logged at most once in ten
 	// seconds. Defaults to slog.Default().
 	Logger *slog.Logger
@@ -168,38 +172,75 @@ func (c Config) usableLease() time.Duration {
 	return time.Duration(float64(c.LeaseDuration) / (1 + c.MaxClockRateSkew))
 }
 
-// validate returns an error that names each field of c that is out of its bounds. c has its defaults. name is the caller's
-// name for c.
+// validate returns an error that names each field of c that is out of its bounds. c does not have its defaults: the error names the fields
+// that the caller has set, and not those that were computed from them. name is the caller's name for c.
 func (c Config) validate(name string) error {
+	d := c.withDefaults()
 	var errs []error
-	check := func(ok bool, field, format string, args ...any) {
+	check := func(ok bool, field, format string, args ...any) bool {
 		if !ok {
 			errs = append(errs, fmt.Errorf("%s.%s %s", name, field, fmt.Sprintf(format, args...)))
 		}
+		return ok
 	}
-	spare := c.usableLease() - c.RenewDeadline
-	check(c.Store != nil, "Store", "is required")
-	check(c.Key != "", "Key", "is required")
-	check(c.Identity != "", "Identity", "is required: the host has no name")
-	check(c.OnStartedLeading != nil, "OnStartedLeading", "is required")
-	check(c.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "is %s, must be at least 100ms", c.LeaseDuration)
-	check(c.LeaseDuration <= lease.MaxLease, "LeaseDuration", "is %s, must be at most 24h", c.LeaseDuration)
-	check(c.RenewDeadline > 0, "RenewDeadline", "is %s, must be positive", c.RenewDeadline)
-	check(c.RetryPeriod >= 10*time.Millisecond, "RetryPeriod", "is %s, must be at least 10ms", c.RetryPeriod)
-	check(c.LeaseDuration > c.RenewDeadline, "LeaseDuration", "is %s, must be greater than RenewDeadline, which is %s",
-		c.LeaseDuration, c.RenewDeadline)
-	check(c.RenewDeadline/2 >= c.RetryPeriod, "RenewDeadline", "is %s, must be at least twice RetryPeriod, which is %s",
-		c.RenewDeadline, c.RetryPeriod)
-	check(c.RequestTimeout >= time.Millisecond, "RequestTimeout", "is %s, must be at least 1ms", c.RequestTimeout)
-	check(c.RequestTimeout < c.RenewDeadline, "RequestTimeout", "is %s, must be less than RenewDeadline, which is %s",
-		c.RequestTimeout, c.RenewDeadline)
-	check(c.Sessions != nil || !c.Fenced, "Sessions", "are required with Fenced")
-	check(c.MaxClockRateSkew < 1, "MaxClockRateSkew", "is %v, must be less than 1", c.MaxClockRateSkew)
-	check(c.StepDownTimeout > 0, "StepDownTimeout",
-		"is %s, must be positive; LeaseDuration leaves %s after RenewDeadline, with MaxClockRateSkew to spare",
-		c.StepDownTimeout, spare)
-	check(c.StepDownTimeout <= spare, "StepDownTimeout",
-		"is %s, must fit in the %s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare",
-		c.StepDownTimeout, spare)
+	check(d.Store != nil, "Store", "is required")
+	check(d.Key != "", "Key", "is required")
+	check(d.Identity != "", "Identity", "is required: the host has no name")
+	check(d.OnStartedLeading != nil, "OnStartedLeading", "is required")
+	check(d.Sessions != nil || !d.Fenced, "Sessions", "are required with Fenced")
+
+	skewed := check(d.MaxClockRateSkew < 1, "MaxClockRateSkew", "is %v, must be less than 1", d.MaxClockRateSkew)
+	leased := check(d.LeaseDuration >= 100*time.Millisecond, "LeaseDuration", "is %s, must be at least 100ms", d.LeaseDuration) &&
+		check(d.LeaseDuration <= lease.MaxLease, "LeaseDuration", "is %s, must be at most 24h", d.LeaseDuration)
+	renews := check(d.RenewDeadline > 0 || !leased, "RenewDeadline", "is %s, must be positive", d.RenewDeadline) && leased
+	if renews && skewed {
+		d.checkStepDown(c, check)
+	}
+	renewal := which(c.RenewDeadline, d.RenewDeadline)
+	switch {
+	case c.RetryPeriod == 0:
+		check(!renews || d.RetryPeriod >= minRetryPeriod, "RenewDeadline",
+			"is %s, must be at least 50ms, because RetryPeriod defaults to a fifth of it and must be at least 10ms", d.RenewDeadline)
+	case check(d.RetryPeriod >= minRetryPeriod, "RetryPeriod", "is %s, must be at least 10ms", d.RetryPeriod):
+		check(!renews || d.RenewDeadline/2 >= d.RetryPeriod, "RetryPeriod", "is %s, must be at most half of RenewDeadline, which %s",
+			d.RetryPeriod, renewal)
+	}
+	if c.RequestTimeout != 0 && check(d.RequestTimeout >= time.Millisecond, "RequestTimeout", "is %s, must be at least 1ms", d.RequestTimeout) {
+		check(!renews || d.RequestTimeout < d.RenewDeadline, "RequestTimeout", "is %s, must be less than RenewDeadline, which %s",
+			d.RequestTimeout, renewal)
+	}
 	return problems.Join(errs...)
+}
+
+// minRetryPeriod is the least RetryPeriod.
+const minRetryPeriod = 10 * time.Millisecond
+
+// checkStepDown checks that LeaseDuration leaves time for StepDownTimeout after RenewDeadline, on every follower's clock. set has only the
+// fields that the caller has set. Unless RenewDeadline or MaxClockRateSkew is set, the defaults leave time.
+func (c Config) checkStepDown(set Config, check func(ok bool, field, format string, args ...any) bool) {
+	usable := c.usableLease()
+	spare := usable - c.RenewDeadline
+	of := which(set.LeaseDuration, c.LeaseDuration)
+	switch {
+	case spare <= 0 && set.RenewDeadline != 0:
+		check(false, "RenewDeadline",
+			"is %s, must be less than %s, so that LeaseDuration, which %s, leaves time for MaxClockRateSkew, which %s, and StepDownTimeout",
+			c.RenewDeadline, usable, of, which(set.MaxClockRateSkew, c.MaxClockRateSkew))
+	case spare <= 0:
+		check(false, "MaxClockRateSkew",
+			"is %v, must be less than 0.5, so that LeaseDuration, which %s, leaves time for StepDownTimeout after RenewDeadline, which defaults to %s",
+			c.MaxClockRateSkew, of, c.RenewDeadline)
+	case check(c.StepDownTimeout > 0, "StepDownTimeout", "is %s, must be positive", c.StepDownTimeout):
+		check(c.StepDownTimeout <= spare, "StepDownTimeout",
+			"is %s, must fit in the %s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare", c.StepDownTimeout, spare)
+	}
+}
+
+// which says what a field is, or what it defaults to if it was not set.
+func which[T comparable](set, value T) string {
+	var zero T
+	if set == zero {
+		return fmt.Sprintf("defaults to %v", value)
+	}
+	return fmt.Sprintf("is %v", value)
 }

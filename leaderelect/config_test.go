@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -32,22 +31,37 @@ func TestConfigErrorsNameTheField(t *testing.T) {
 		"OnStartedLeading is required": func(c *leaderelect.Config) { c.OnStartedLeading = nil },
 
 		"LeaseDuration is 99ms, must be at least 100ms": func(c *leaderelect.Config) { c.LeaseDuration = 99 * time.Millisecond },
-		"LeaseDuration is 15s, must be greater than RenewDeadline, which is 15s": func(c *leaderelect.Config) {
+		"RenewDeadline is 15s, must be less than 12.5s, so that LeaseDuration, which is 15s, leaves time for MaxClockRateSkew, which defaults to 0.2, and StepDownTimeout": func(c *leaderelect.Config) {
 			c.LeaseDuration, c.RenewDeadline, c.StepDownTimeout = lease, lease, time.Second
 		},
-		"RenewDeadline is -1s, must be positive":                              func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
-		"RetryPeriod is -1s, must be at least 10ms":                           func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
-		"RetryPeriod is 1ns, must be at least 10ms":                           func(c *leaderelect.Config) { c.RetryPeriod = 1 },
-		"LeaseDuration is 876000h0m0s, must be at most 24h":                   func(c *leaderelect.Config) { c.LeaseDuration = 876_000 * time.Hour },
-		"RenewDeadline is 3s, must be at least twice RetryPeriod, which is 2": func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
-		"RequestTimeout is -1s, must be at least 1ms":                         func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
-		"RequestTimeout is 1ns, must be at least 1ms":                         func(c *leaderelect.Config) { c.RequestTimeout = 1 },
-		"RequestTimeout is 10s, must be less than RenewDeadline, which is 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
-		"StepDownTimeout is -1s, must be positive":                            func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
+		"RenewDeadline is 20s, must be less than 12.5s, so that LeaseDuration, which defaults to 15s, leaves": func(c *leaderelect.Config) { c.RenewDeadline = 20 * time.Second },
+		"RenewDeadline is 9.5s, must be less than 8.333333333s, so that LeaseDuration, which is 10s, leaves": func(c *leaderelect.Config) {
+			c.LeaseDuration, c.RenewDeadline = 10*time.Second, 9500*time.Millisecond
+		},
+		"RenewDeadline is 40ms, must be at least 50ms, because RetryPeriod defaults to a fifth of it and must be at least 10ms": func(c *leaderelect.Config) {
+			c.RenewDeadline = 40 * time.Millisecond
+		},
+		"RenewDeadline is 16s, must be less than 15s, so that LeaseDuration, which defaults to 15s, leaves time for MaxClockRateSkew, which is 0, and": func(c *leaderelect.Config) {
+			c.MaxClockRateSkew, c.RenewDeadline = -1, 16*time.Second
+		},
+		"RetryPeriod is 6s, must be at most half of RenewDeadline, which defaults to 10s": func(c *leaderelect.Config) { c.RetryPeriod = 6 * time.Second },
+		"RequestTimeout is 12s, must be less than RenewDeadline, which defaults to 10s":   func(c *leaderelect.Config) { c.RequestTimeout = 12 * time.Second },
+		"MaxClockRateSkew is 0.6, must be less than 0.5, so that LeaseDuration, which defaults to 15s, leaves time for StepDownTimeout after RenewDeadline, which defaults to 10s": func(c *leaderelect.Config) {
+			c.MaxClockRateSkew = 0.6
+		},
+		"RenewDeadline is -1s, must be positive":                                       func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
+		"RetryPeriod is -1s, must be at least 10ms":                                    func(c *leaderelect.Config) { c.RetryPeriod = -time.Second },
+		"RetryPeriod is 1ns, must be at least 10ms":                                    func(c *leaderelect.Config) { c.RetryPeriod = 1 },
+		"LeaseDuration is 876000h0m0s, must be at most 24h":                            func(c *leaderelect.Config) { c.LeaseDuration = 876_000 * time.Hour },
+		"RetryPeriod is 2s, must be at most half of RenewDeadline, which is 3":         func(c *leaderelect.Config) { c.RenewDeadline, c.RetryPeriod = 3*time.Second, 2*time.Second },
+		"RequestTimeout is -1s, must be at least 1ms":                                  func(c *leaderelect.Config) { c.RequestTimeout = -time.Second },
+		"RequestTimeout is 1ns, must be at least 1ms":                                  func(c *leaderelect.Config) { c.RequestTimeout = 1 },
+		"RequestTimeout is 10s, must be less than RenewDeadline, which defaults to 10": func(c *leaderelect.Config) { c.RequestTimeout = 10 * time.Second },
+		"StepDownTimeout is -1s, must be positive":                                     func(c *leaderelect.Config) { c.StepDownTimeout = -time.Second },
 		"StepDownTimeout is 2.6s, must fit in the 2.5s that LeaseDuration leaves after RenewDeadline, with MaxClockRateSkew to spare": func(c *leaderelect.Config) {
 			c.StepDownTimeout = 2600 * time.Millisecond
 		},
-		"StepDownTimeout is -100ms, must be positive; LeaseDuration leaves": func(c *leaderelect.Config) {
+		"RenewDeadline is 12.6s, must be less than 12.5s, so that LeaseDuration": func(c *leaderelect.Config) {
 			c.RenewDeadline = 12600 * time.Millisecond // less than the lease, but not by the skew
 		},
 		"Sessions are required with Fenced":            func(c *leaderelect.Config) { c.Fenced = true },
@@ -72,6 +86,30 @@ func TestEveryInvalidFieldIsNamed(t *testing.T) {
 	assert.Equal(t, 4, strings.Count(err.Error(), "Config."))
 }
 
+// A default that is computed from a bad field is not the user's mistake.
+func TestErrorHasOneLineForOneMistake(t *testing.T) {
+	for _, change := range []func(*leaderelect.Config){
+		func(c *leaderelect.Config) { c.LeaseDuration = -time.Second },
+		func(c *leaderelect.Config) { c.LeaseDuration = time.Nanosecond },
+		func(c *leaderelect.Config) { c.LeaseDuration = math.MaxInt64 },
+		func(c *leaderelect.Config) { c.RenewDeadline = -time.Second },
+		func(c *leaderelect.Config) { c.RenewDeadline = time.Nanosecond },
+		func(c *leaderelect.Config) { c.RenewDeadline = math.MaxInt64 },
+		func(c *leaderelect.Config) { c.RetryPeriod = math.MaxInt64 },
+		func(c *leaderelect.Config) { c.RequestTimeout = math.MaxInt64 },
+		func(c *leaderelect.Config) { c.StepDownTimeout = math.MaxInt64 },
+		func(c *leaderelect.Config) { c.MaxClockRateSkew = math.Inf(1) },
+		func(c *leaderelect.Config) { c.MaxClockRateSkew = 0.9 },
+		func(c *leaderelect.Config) { c.LeaseDuration, c.RenewDeadline = 10*time.Second, 9500*time.Millisecond },
+	} {
+		cfg := valid()
+		change(&cfg)
+		_, err := leaderelect.New(cfg)
+		require.Error(t, err)
+		assert.Equal(t, 1, strings.Count(err.Error(), "Config."), "%v", err)
+	}
+}
+
 func TestConfigAtItsBoundsIsAccepted(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){
 		"the defaults":          func(*leaderelect.Config) {},
@@ -94,8 +132,7 @@ func TestConfigAtItsBoundsIsAccepted(t *testing.T) {
 }
 
 func TestDefaultsMatchClientGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var calls []time.Duration
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Identity = "" })
 		w.plan = func(c call) (fault, time.Duration) {
@@ -121,6 +158,5 @@ func TestDefaultsMatchClientGo(t *testing.T) {
 		host, err := os.Hostname()
 		require.NoError(t, err)
 		assert.Equal(t, fmt.Sprintf("%s_%d", host, os.Getpid()), w.read().Holder)
-		w.finish(t)
 	})
 }

@@ -19,9 +19,9 @@
 //	...
 //	err = elector.Run(ctx) // until ctx ends; competes again after a loss
 //
-// A [LeaseStore] has three methods. Packages sqllease, redislease, storelease, filelease and memlease implement it, and
-// package leasetest tests your own. Package fence is for services that leaders call. Package shard shares keys among
-// replicas.
+// A [LeaseStore] has three methods. Packages sqllease, redislease, storelease, filelease and memlease implement it, so does
+// Leases of store/etcd, and package leasetest tests your own. Package fence is for services that leaders call, and
+// packages fencehttp and fencegrpc are for both ends of such calls. Package shard shares keys among replicas.
 //
 // docs/leaderelection.md explains why the guarantees hold, what loses a lease, how long a failover takes, and what an
 // election costs.

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/leaderelect/internal/hint"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
@@ -24,9 +23,9 @@ import (
 type Elector struct {
 	cfg         Config
 	log         *slog.Logger
-	incarnation string        // random: tells electors of one identity apart
+	incarnation string        // random: distinguishes electors of one identity
 	headStart   time.Duration // how long it leaves the lease to a preferred successor
-	link        *lease.Link   // to the slots of package shard, if this elector belongs to one; otherwise empty
+	link        *lease.Link   // Config.Link, or an empty one
 
 	calls lease.Calls
 	wake  chan struct{} // capacity 1; the code that changes outUntil sends, the goroutine of Run receives, never closed
@@ -36,37 +35,38 @@ type Elector struct {
 	running   bool
 	current   *Leadership   // from its acquisition until its callbacks have returned; else nil
 	ending    *Leadership   // from then until the lease is released or kept; else nil
-	leader    Leader        // the leader in the record that was read last
-	known     bool          // leader is set
+	leader    *Leader       // the leader in the record that was read last; nil if there is none
 	barred    bool          // the elector does not take the lease until it is admitted
 	outUntil  time.Time     // the elector does not take the lease before this time
 	outFor    time.Duration // how long it stays out after it has resigned
 	successor string        // the elector for which it resigned last; "" is any
-	watch     *hint.Watch   // of this run; nil if the store cannot watch
+	watch     *recordWatch  // of this run; nil if the store cannot watch
 	terms     uint64        // how many have begun
 	lost      uint64        // how many of them were lost
 	health    health        // of the store, in this run or the last one
 
 	// The following belong to the goroutine of Run. They keep their values between two runs.
 
-	warnings  *lease.Warnings
-	callbacks *callbacks
-	working   sync.WaitGroup // the work of a term, with its callbacks
-	prior     observation    // the record as it was known before the first read; zero is unknown
-	seen      lease.Seen
-	foreign   error // set if the record is not a lease, so that this elector must not take it
-	attempts  lease.Attempts
-	done      uint64         // the last term of this elector that must not begin, or not again
-	created   uint64         // the term of a Create whose reply may be lost; 0 if there is none
-	floor     uint64         // terms begin here, because the record was created again
-	presence  *hint.Presence // of this run; nil without Config.Sessions
-	notEarly  time.Time      // until then, no lease is taken before it has expired
+	warnings      *lease.Warnings
+	callbacks     *callbacks
+	working       sync.WaitGroup // the work of a term, with its callbacks
+	prior         observation    // the record, as it was observed before the first read; zero if it was not
+	newest        lease.Seen
+	refused       error // set if the record is not a lease, so that this elector must not take it, or if the store cannot work
+	attempts      lease.Attempts
+	ourTerm       uint64          // the last term for which this elector has written the record; 0 after another has
+	lastTerm      uint64          // the last term of this elector that must not begin, or not again
+	created       uint64          // the term of a Create whose reply may be lost; 0 if there is none
+	floor         uint64          // terms begin here, because the record was created again
+	session       *sessionHolder  // of this run; nil without Config.Sessions
+	leaderSession *sessionWatcher // the same
+	notEarly      time.Time       // until then, no lease is taken before it has expired
 }
 
 // Leader describes the leader in a record.
 type Leader struct {
 	Identity    string            // Config.Identity of the leader
-	Incarnation string            // random: tells electors of one identity apart
+	Incarnation string            // random: distinguishes electors of one identity
 	Term        uint64            // the fencing token of this leadership
 	Metadata    map[string]string // Config.Metadata of the leader
 
@@ -76,32 +76,23 @@ type Leader struct {
 
 // New returns an elector. The error names each field of cfg that is out of its bounds.
 func New(cfg Config) (*Elector, error) {
-	cfg = cfg.withDefaults()
 	if err := cfg.validate("Config"); err != nil {
 		return nil, fmt.Errorf("leaderelect: new elector: %w", err)
 	}
-	log := cfg.Logger.With("key", cfg.Key, "identity", cfg.Identity)
+	cfg = cfg.withDefaults()
+	log := cfg.Logger.With("lease", cfg.Key, "identity", cfg.Identity)
 	e := &Elector{cfg: cfg, log: log, warnings: lease.NewWarnings(log), wake: make(chan struct{}, 1)}
-	link := new(lease.Link)
-	if linked, ok := cfg.Store.(lease.Linked); ok {
-		link = linked.Link()
-	}
-	e.join(link)
+	e.link = cmp.Or(cfg.Link, new(lease.Link))
 	e.incarnation = cmp.Or(e.link.Incarnation, rand.Text())
 	e.headStart = time.Duration(cmp.Or(e.link.HeadStart, headStart)) * cfg.RetryPeriod
 	e.prior = observation{Observation: e.link.Prior}
-	return e, nil
-}
-
-// join makes l the link of e, to the slots of its replica if it belongs to some.
-func (e *Elector) join(l *lease.Link) {
-	l.Timing = lease.Timing{
-		LeaseDuration: e.cfg.LeaseDuration, RetryPeriod: e.cfg.RetryPeriod,
-		RequestTimeout: e.cfg.RequestTimeout, DrainTimeout: e.cfg.DrainTimeout,
+	e.link.Timing = lease.Timing{
+		LeaseDuration: cfg.LeaseDuration, RetryPeriod: cfg.RetryPeriod,
+		RequestTimeout: cfg.RequestTimeout, DrainTimeout: cfg.DrainTimeout,
 	}
-	l.Log, l.Poll = e.log, e.pollPeriod
-	l.Revoke, l.Admit, l.Check = e.revoke, e.admit, e.check
-	e.link = l
+	e.link.Log, e.link.Poll = log, e.pollPeriod
+	e.link.Revoke, e.link.Admit, e.link.Check = e.revoke, e.admit, e.check
+	return e, nil
 }
 
 // Run competes for the lease until ctx ends. While this elector leads, the work runs. When the term is over and the work
@@ -113,6 +104,10 @@ func (e *Elector) join(l *lease.Link) {
 // of the store whose contexts have ended: for 5 s, or for RequestTimeout if that is longer. If calls are left after that, the
 // error wraps ErrStoreStuck. If the elector is running already, Run returns ErrRunning at once. If the record is that of the
 // slots of package shard, the error wraps ErrMismatch. Run may be called again after it has returned.
+//
+// If the store cannot work, because its table is missing or the role has no privilege, Run returns the error of the first
+// read or claim at once. The store marks such an error with retry.Permanent. After a read has had a reply in this Run, Run
+// survives such errors of reads, and after a write has, such errors of writes: it logs them, as in an outage.
 func (e *Elector) Run(ctx context.Context) error {
 	return e.run(ctx, func() error {
 		for {
@@ -152,60 +147,57 @@ func (e *Elector) IsLeader() bool {
 }
 
 // Leader returns the leader in the record that was read last. It returns false if nothing has been read yet, if the lease was
-// released, or if the record is gone. A leader that has crashed is returned until another one takes over.
+// released, or if there is no record. A leader that has crashed is returned until another one takes over.
 func (e *Elector) Leader() (Leader, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	l := e.leader
+	if e.leader == nil {
+		return Leader{}, false
+	}
+	l := *e.leader
 	l.Metadata = maps.Clone(l.Metadata)
-	return l, e.known
+	return l, true
 }
 
-// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance:
+// Check returns an error if one of these problems lasts for longer than LeaseDuration:
 //
 //   - The lease is lost, and the work still runs. This process should end. The time counts from the last renewal.
-//   - The elector leads, but a hook delays the work, or the work has returned and OnStoppedLeading has not. The lease is
-//     held for nothing.
-//   - In the present Run, the store has never answered a read, or answers reads and no writes: the directory is read-only,
-//     or the table is missing. An outage of a store that has worked before is not reported.
+//   - The elector leads, but the work has returned and OnStoppedLeading has not. The lease is held for nothing.
+//   - In the present Run, the store has never answered a read, or answers reads and no writes: a firewall drops everything,
+//     or the disk is full. An outage of a store that has worked before is not reported.
 //
 // Check is for a liveness probe.
-func (e *Elector) Check(tolerance time.Duration) error {
-	own, store := e.check(tolerance)
-	if err := cmp.Or(own, store); err != nil {
+func (e *Elector) Check() error {
+	leadership, store := e.check()
+	if err := cmp.Or(leadership, store); err != nil {
 		return fmt.Errorf("leaderelect: check %q: %w", e.cfg.Key, err)
 	}
 	return nil
 }
 
 // check returns the error of the leadership and the error of the store.
-func (e *Elector) check(tolerance time.Duration) (own, store error) {
-	patience := e.link.Patience(tolerance)
-	own = e.checkLeadership(patience)
+func (e *Elector) check() (leadership, store error) {
+	leadership = e.checkLeadership()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.running {
-		store = e.health.check(patience)
+		store = e.health.check(e.cfg.LeaseDuration)
 	}
-	return own, store
+	return leadership, store
 }
 
 // checkLeadership is Check of the current leadership, if there is one.
-func (e *Elector) checkLeadership(patience time.Duration) error {
+func (e *Elector) checkLeadership() error {
 	l := e.leadership()
 	if l == nil {
 		return nil
 	}
 	age := time.Since(l.Deadline().Add(-e.cfg.RenewDeadline))
-	if age > patience {
+	if age > e.cfg.LeaseDuration {
 		return fmt.Errorf("failed to renew leadership for %s and the work continues", age)
 	}
-	switch at, since := l.progress(); {
-	case time.Since(since) <= patience:
-	case at == workBegins:
-		return fmt.Errorf("the leader of term %d has not begun its work for %s", l.term, time.Since(since))
-	case at == workReturned:
-		return fmt.Errorf("the work of term %d has returned and OnStoppedLeading has not for %s", l.term, time.Since(since))
+	if returned := l.returnedAt(); !returned.IsZero() && time.Since(returned) > e.cfg.LeaseDuration {
+		return fmt.Errorf("the work of term %d has returned and OnStoppedLeading has not for %s", l.term, time.Since(returned))
 	}
 	return nil
 }
@@ -230,18 +222,18 @@ func (e *Elector) run(ctx context.Context, f func() error) (err error) {
 	e.callbacks = startCallbacks(e.log, e.cfg.OnNewLeader)
 	watch := e.startWatch(ctx)
 	e.setWatch(watch)
-	e.presence = e.startPresence(ctx)
+	e.session, e.leaderSession = e.startSessionHolder(ctx), e.startSessionWatcher(ctx)
 	defer func() { // also after a panic, which only a Logger can cause
 		if left := e.cleanUp(watch); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
-	e.presence.Await(ctx, e.cfg.RetryPeriod)
+	e.session.await(ctx, e.cfg.RetryPeriod)
 	return f()
 }
 
 // cleanUp ends everything that run has started. It returns an error that wraps ErrStoreStuck if a call does not end.
-func (e *Elector) cleanUp(watch *hint.Watch) error {
+func (e *Elector) cleanUp(watch *recordWatch) error {
 	e.mu.Lock()
 	l := cmp.Or(e.current, e.ending)
 	e.mu.Unlock()
@@ -253,29 +245,31 @@ func (e *Elector) cleanUp(watch *hint.Watch) error {
 	}
 	e.callbacks.stop()
 	e.setWatch(nil)
-	presence := e.presence
-	e.link.Left = func(timeout time.Duration) error { return e.settle(watch, presence, timeout) }
-	if e.link.Unwaited {
-		_ = e.link.Left(0)
+	session, leaderSession := e.session, e.leaderSession
+	settle := func(timeout time.Duration) error { return e.settle(watch, session, leaderSession, timeout) }
+	if e.link.Leave != nil {
+		_ = settle(0)
+		e.link.Leave(settle)
 		return nil
 	}
-	return e.link.Left(e.link.Grace())
+	return settle(e.link.Grace())
 }
 
 // settle ends the watch and the sessions of a run. It waits until they and all calls of the store have returned, or
 // timeout has passed. It returns an error that wraps ErrStoreStuck if one of them has not.
-func (e *Elector) settle(watch *hint.Watch, presence *hint.Presence, timeout time.Duration) error {
+func (e *Elector) settle(watch *recordWatch, session *sessionHolder, leaderSession *sessionWatcher, timeout time.Duration) error {
 	until := time.Now().Add(timeout)
-	watch.Stop(0) // both are told first, so that neither uses up the time of the other
-	presence.Stop(0)
+	watch.stop(0) // all are stopped first, so that none uses up the time of another
+	session.stop(0)
+	leaderSession.stop(0)
 	var errs []error
 	stuck := func(what string) {
 		errs = append(errs, fmt.Errorf("leaderelect: run %q: %s not returned: %w", e.cfg.Key, what, ErrStoreStuck))
 	}
-	if !watch.Stop(time.Until(until)) {
+	if !watch.stop(time.Until(until)) {
 		stuck("a watch has")
 	}
-	if !presence.Stop(time.Until(until)) {
+	if !session.stop(time.Until(until)) || !leaderSession.stop(time.Until(until)) {
 		stuck("calls of Sessions have")
 	}
 	if left := e.calls.Wait(time.Until(until)); left > 0 {
@@ -292,7 +286,7 @@ func (e *Elector) leadership() *Leadership {
 }
 
 // setWatch sets the watch of this run, for Stats.
-func (e *Elector) setWatch(w *hint.Watch) {
+func (e *Elector) setWatch(w *recordWatch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.watch = w
@@ -301,14 +295,14 @@ func (e *Elector) setWatch(w *hint.Watch) {
 // publish updates Leader from a record that was read or written, and calls OnNewLeader if the leadership is new.
 func (e *Elector) publish(v lease.View) {
 	e.mu.Lock()
-	was, wasKnown := e.leader, e.known
-	e.leader, e.known = Leader{}, v.Held()
-	if e.known {
-		e.leader = leaderOf(v.Record)
+	was := e.leader
+	e.leader = nil
+	if v.Held() {
+		l := leaderOf(v.Record)
+		e.leader = &l
 	}
-	is := e.leader
 	e.mu.Unlock()
-	if v.Held() && (!wasKnown || was.Term != is.Term || was.Incarnation != is.Incarnation) {
+	if v.Held() && (was == nil || was.Term != v.Record.Term || was.Incarnation != v.Record.Incarnation) {
 		e.callbacks.newLeader(leaderOf(v.Record)) // a copy of its own
 	}
 }
@@ -358,8 +352,8 @@ func (e *Elector) countLost() {
 // logEnd logs the end of a term, because no caller receives its error.
 func (e *Elector) logEnd(ctx context.Context, term uint64, out outcome) {
 	if err := out.err(); err != nil {
-		e.log.WarnContext(ctx, "leaderelect: leadership ended", "term", term, "cause", err)
+		e.log.WarnContext(ctx, "leadership ended", "term", term, "error", err)
 		return
 	}
-	e.log.InfoContext(ctx, "leaderelect: leadership ended", "term", term)
+	e.log.InfoContext(ctx, "leadership ended", "term", term)
 }

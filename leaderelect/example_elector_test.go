@@ -58,5 +58,5 @@ func ExampleConfig() {
 	})
 	fmt.Println(err)
 	// Output:
-	// leaderelect: new elector: Config.Key is required; Config.RequestTimeout is 1m0s, must be less than RenewDeadline, which is 10s
+	// leaderelect: new elector: Config.Key is required; Config.RequestTimeout is 1m0s, must be less than RenewDeadline, which defaults to 10s
 }

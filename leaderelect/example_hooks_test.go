@@ -10,7 +10,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
-// Hooks feed counters and gauges.
+// Hooks feed counters and histograms.
 func ExampleHooks() {
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store:            memlease.New(),
@@ -18,13 +18,7 @@ func ExampleHooks() {
 		Logger:           slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
 		Hooks: leaderelect.Hooks{
-			StartedLeading: func(term uint64) { fmt.Println("leading 1, term", term) },
-			StoppedLeading: func(term uint64, cause error) { fmt.Println("leading 0, cause", cause) },
-			Request: func(operation string, _ time.Duration, _ error) {
-				if operation != "get" {
-					fmt.Println("writes", operation)
-				}
-			},
+			Request: func(operation string, _ time.Duration, err error) { fmt.Println(operation, "failed:", err != nil) },
 		},
 	})
 	if err != nil {
@@ -33,10 +27,9 @@ func ExampleHooks() {
 	}
 	fmt.Println(elector.RunOnce(context.Background()))
 	// Output:
-	// writes create
-	// leading 1, term 1
-	// leading 0, cause <nil>
-	// writes update
+	// get failed: true
+	// create failed: false
+	// update failed: false
 	// <nil>
 }
 

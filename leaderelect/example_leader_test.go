@@ -35,8 +35,8 @@ func ExampleLeader() {
 		return
 	}
 	_ = elector.RunOnce(context.Background())
-	_, known := elector.Leader()
-	fmt.Println("still?", known)
+	_, ok := elector.Leader()
+	fmt.Println("still?", ok)
 	// Output:
 	// leader: replica-0 at 10.0.0.7:8080
 	// holder: replica-0 in term 1 <nil>

@@ -3,7 +3,6 @@ package leaderelect_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -17,8 +16,7 @@ import (
 
 func TestBlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 	for _, when := range []time.Duration{0, retry / 2, retry, 2*retry + latency} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 			a.behave = work{linger: stepDown}.run
 			startBoth(a, b)
@@ -33,15 +31,13 @@ func TestBlackHoleWithReleaseOnCancelHasOneLeader(t *testing.T) {
 			assert.Equal(t, "b", second.party)
 			assert.True(t, b.IsLeader())
 			assert.False(t, a.IsLeader())
-			w.finish(t)
 		})
 	}
 }
 
 func TestSlowReplyThenPartitionHasOneLeader(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second, 4900 * time.Millisecond, 7900 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RequestTimeout = 9 * time.Second })
 			a.behave = work{linger: stepDown}.run
 			var sent time.Time
@@ -65,37 +61,13 @@ func TestSlowReplyThenPartitionHasOneLeader(t *testing.T) {
 			assert.Equal(t, renew, first.leadership.Deadline().Sub(sent), "counted from before the request")
 			assert.Equal(t, renew+stepDown, first.returned.Sub(sent))
 			assert.Equal(t, "b", second.party)
-			w.finish(t)
 		})
 	}
 }
 
-func TestReleaseNeverTouchesSuccessorsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		a.behave = work{drain: time.Minute}.run
-		startBoth(a, b)
-		after(time.Second)
-		a.cancel(context.Canceled) // it drains, and cannot renew
-		w.cut("a", lease+3*retry)
-		after(lease + 2*retry)
-		require.True(t, b.IsLeader())
-		require.NoError(t, a.stop())
-		after(10 * retry)
-
-		assert.True(t, b.IsLeader())
-		assert.Equal(t, uint64(2), w.read().Term)
-		assert.Equal(t, 2, w.led())
-		w.finish(t)
-	})
-}
-
 func TestLateReleaseDoesNotTouchSuccessorsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair(t, nil)
 		after(time.Second)
 		w.mu.Lock()
 		w.plan = func(c call) (fault, time.Duration) {
@@ -112,13 +84,11 @@ func TestLateReleaseDoesNotTouchSuccessorsLease(t *testing.T) {
 		assert.True(t, b.IsLeader())
 		assert.Equal(t, "b", w.read().Holder)
 		assert.Equal(t, uint64(2), w.read().Term)
-		w.finish(t)
 	})
 }
 
 func TestDrainOfEightSecondsKeepsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
 			<-ctx.Done()
@@ -141,13 +111,11 @@ func TestDrainOfEightSecondsKeepsLease(t *testing.T) {
 		second := w.term(t, 2)
 		assert.Equal(t, "b", second.party)
 		assert.Less(t, second.began.Sub(first.returned), retry*12/10+2*latency)
-		w.finish(t)
 	})
 }
 
 func TestSameIdentityNeverLeadsTwice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		same := func(cfg *leaderelect.Config) { cfg.Identity = "pod-0" }
 		a, b := w.join(t, "a", same), w.join(t, "b", same)
 		a.start()
@@ -167,6 +135,5 @@ func TestSameIdentityNeverLeadsTwice(t *testing.T) {
 		assert.True(t, ok)
 		assert.Equal(t, "pod-0", leader.Identity)
 		assert.NotEqual(t, w.history()[0].rec().Incarnation, leader.Incarnation)
-		w.finish(t)
 	})
 }

@@ -9,31 +9,16 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast: the work begins after
-// StartedLeading returns, and a renewal waits for Request. A panic in a hook is captured and logged. StartedLeading and
-// StoppedLeading are called one at a time, Request concurrently with them. Together with [Elector.Stats], they provide
-// the two metrics of client-go's leaderelection:
+// Hooks observe an [Elector]. Each may be nil. They are called without locks and should be fast, because a renewal waits for
+// them. A panic in a hook is captured and logged. Together with [Elector.Stats], they provide the two metrics of client-go's
+// leaderelection:
 //
-//	leader_election_master_status    StartedLeading and StoppedLeading, or Stats: Leading
+//	leader_election_master_status    Stats: Leading
 //	leader_election_slowpath_total   Request, with the operation "get", while the elector leads
 type Hooks struct {
-	// StartedLeading is called when a term begins, before its work does.
-	StartedLeading func(term uint64)
-
-	// StoppedLeading is called after the work of a term has returned and before the lease is released. It receives the same
-	// cause as OnStoppedLeading.
-	StoppedLeading func(term uint64, cause error)
-
 	// Request is called when a call of the store has returned, or when the elector has stopped waiting for it. The operation
 	// is "get", "create", or "update".
 	Request func(operation string, took time.Duration, err error)
-}
-
-// notify calls a hook.
-func (e *Elector) notify(hook string, f func()) {
-	if err := lease.Guard(context.Background(), func(context.Context) error { f(); return nil }); err != nil {
-		e.log.Error("leaderelect: a hook failed", "hook", hook, "error", err)
-	}
 }
 
 // callbacks calls OnNewLeader in its own goroutine, one call at a time. While a call runs, it keeps only the newest
@@ -88,7 +73,7 @@ func (c *callbacks) run() {
 		switch {
 		case leader != nil:
 			if err := lease.Guard(context.Background(), func(context.Context) error { c.onNewLeader(*leader); return nil }); err != nil {
-				c.log.Error("leaderelect: OnNewLeader failed", "error", err)
+				c.log.Error("OnNewLeader failed", "error", err)
 			}
 		case closed:
 			return

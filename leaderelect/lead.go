@@ -10,17 +10,6 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
-// tenure is what the goroutine of Run knows of the record while it leads.
-type tenure struct {
-	*Leadership // nil for a claim whose outcome is unknown
-
-	term     uint64
-	acquired time.Time
-	version  string       // of the last write that is known to have happened
-	sent     lease.Moment // when the last write was sent, whether it succeeded or not
-	session  string       // in the record of that version
-}
-
 // outcome is how a term ended.
 type outcome struct {
 	lost     error // why the lease was lost; nil if it was not
@@ -58,12 +47,12 @@ func (o outcome) byItself() bool {
 }
 
 // lead runs the work of a term and renews the lease until the work has returned, then releases it.
-func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
+func (e *Elector) lead(ctx context.Context, l *Leadership) outcome {
 	// The timer of the drain must start even while a renewal hangs. This goroutine only starts it.
 	started := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(started)
-		t.startDrain(e.cfg.DrainTimeout)
+		l.startDrain(e.cfg.DrainTimeout)
 	})
 	defer func() {
 		if !stop() {
@@ -74,11 +63,11 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 	// This goroutine exists so that neither the work nor a callback delays a renewal. It ends when OnStoppedLeading has
 	// returned, and renewUntil waits for it.
 	done := make(chan outcome, 1)
-	e.working.Go(func() { done <- e.perform(ctx, t.Leadership) })
+	e.working.Go(func() { done <- e.perform(ctx, l) })
 
-	out := e.renewUntil(t, done)
-	why := t.end(ErrTermEnded)
-	e.setEnding(t.Leadership)
+	out := e.renewUntil(l, done)
+	why := l.end(ErrTermEnded)
+	e.setEnding(l)
 	if out.lost == nil && !errors.Is(why, ErrTermEnded) {
 		out.lost = why // while OnStoppedLeading ran
 	}
@@ -86,11 +75,11 @@ func (e *Elector) lead(ctx context.Context, t *tenure) outcome {
 		e.countLost()
 	}
 	ours := out.lost == nil || errors.Is(out.lost, ErrDrainTimeout)
-	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || t.hasResigned()) {
-		e.release(ctx, t, false)
-		e.presence.Renew() // so that followers read the record
+	if ours && (e.cfg.ReleaseOnCancel || ctx.Err() == nil || l.hasResigned()) {
+		e.release(ctx, l.term, l.version, l.acquired)
+		e.session.replace() // so that followers read the record
 	}
-	e.setEnded(t.Leadership)
+	e.setEnded(l)
 	return out
 }
 
@@ -99,20 +88,13 @@ func (e *Elector) perform(ctx context.Context, l *Leadership) outcome {
 	if !l.takesWork() { // the elector has resigned since it claimed the lease
 		return judge(ctx, l, nil)
 	}
-	if hook := e.cfg.Hooks.StartedLeading; hook != nil {
-		e.notify("StartedLeading", func() { hook(l.term) })
-	}
-	l.proceed(workRuns)
-	out := judge(ctx, l, lease.Guard(l.work, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
+	out := judge(ctx, l, lease.Guard(l.workCtx, func(ctx context.Context) error { return e.cfg.OnStartedLeading(ctx, l) }))
 	l.endWork(ErrTermEnded)
-	l.proceed(workReturned)
-	if hook := e.cfg.Hooks.StoppedLeading; hook != nil {
-		e.notify("StoppedLeading", func() { hook(l.term, out.cause()) })
-	}
+	l.noteReturned()
 	if e.cfg.OnStoppedLeading == nil {
 		return out
 	}
-	err := lease.Guard(l.ctx, func(context.Context) error { e.cfg.OnStoppedLeading(l, out.cause()); return nil })
+	err := lease.Guard(l.leaseCtx, func(context.Context) error { e.cfg.OnStoppedLeading(l, out.cause()); return nil })
 	out.work = errors.Join(out.work, err)
 	return out
 }
@@ -134,42 +116,42 @@ func judge(ctx context.Context, l *Leadership, err error) outcome {
 }
 
 // renewUntil renews the lease every RetryPeriod until the callbacks are done. After the term is over, it only waits.
-func (e *Elector) renewUntil(t *tenure, done <-chan outcome) outcome {
-	tick := time.NewTimer(e.untilRenewal(t))
+func (e *Elector) renewUntil(l *Leadership, done <-chan outcome) outcome {
+	tick := time.NewTimer(e.untilRenewal(l))
 	defer tick.Stop()
 	for {
 		select {
 		case out := <-done:
 			return out
-		case <-t.ctx.Done():
-			return e.awaitStepDown(t.Leadership, done)
-		case v := <-e.watch.News():
-			if (!e.wrote(t, v) || e.seen.Regressed(v)) && len(done) == 0 {
-				e.verify(t)
+		case <-l.leaseCtx.Done():
+			return e.awaitStepDown(l, done)
+		case v := <-e.watch.events():
+			if (!e.wrote(l, v) || e.newest.Regressed(v)) && len(done) == 0 {
+				e.verify(l)
 			}
-		case <-e.presence.Changes():
-			if t.session != e.presence.Session() && len(done) == 0 && t.Err() == nil {
-				e.renew(t) // the record must not name a session that is not held
-				tick.Reset(e.untilRenewal(t))
+		case <-e.session.changes():
+			if l.session != e.session.name() && len(done) == 0 && l.Err() == nil {
+				e.renew(l) // the record must not name a session that is not held
+				tick.Reset(e.untilRenewal(l))
 			}
 		case <-tick.C:
 			switch { // select picks any case that is ready, and after a pause the timer of the lease may come last
 			case len(done) > 0:
-			case t.Err() != nil:
-				t.end(ErrLeaseExpired)
+			case l.Err() != nil:
+				l.end(ErrLeaseExpired)
 			default:
-				e.renew(t)
+				e.renew(l)
 			}
-			tick.Reset(e.untilRenewal(t))
+			tick.Reset(e.untilRenewal(l))
 		}
 	}
 }
 
 // untilRenewal returns the time until the next renewal. One attempt is always made a quarter of RetryPeriod before the
 // deadline.
-func (e *Elector) untilRenewal(t *tenure) time.Duration {
-	next := time.Until(t.sent.Add(e.cfg.RetryPeriod))
-	last := time.Until(t.Deadline().Add(-e.cfg.RetryPeriod / 4))
+func (e *Elector) untilRenewal(l *Leadership) time.Duration {
+	next := time.Until(l.lastSent.Add(e.cfg.RetryPeriod))
+	last := time.Until(l.Deadline().Add(-e.cfg.RetryPeriod / 4))
 	if last > 0 && last < next {
 		return last
 	}
@@ -178,7 +160,7 @@ func (e *Elector) untilRenewal(t *tenure) time.Duration {
 
 // awaitStepDown waits for the callbacks of a term that is over.
 func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
-	overrun := time.NewTimer(time.Until(l.leave()))
+	overrun := time.NewTimer(time.Until(l.stepDownBy()))
 	defer overrun.Stop()
 	select {
 	case out := <-done:
@@ -189,62 +171,62 @@ func (e *Elector) awaitStepDown(l *Leadership, done <-chan outcome) outcome {
 		return <-done
 	}
 	if e.cfg.OnStepDownOverrun == nil {
-		e.log.ErrorContext(l.ctx, "leaderelect: the work continues although another elector may lead", "term", l.term, "cause", l.Err())
-	} else if err := lease.Guard(l.ctx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
-		e.log.ErrorContext(l.ctx, "leaderelect: OnStepDownOverrun failed", "term", l.term, "error", err)
+		e.log.ErrorContext(l.leaseCtx, "the work continues although another elector may lead", "term", l.term, "error", l.Err())
+	} else if err := lease.Guard(l.leaseCtx, func(context.Context) error { e.cfg.OnStepDownOverrun(l); return nil }); err != nil {
+		e.log.ErrorContext(l.leaseCtx, "OnStepDownOverrun failed", "term", l.term, "error", err)
 	}
 	return <-done
 }
 
 // renew extends the lease by one write. A write without a reply does not end the term: the deadline does. After a write
 // with an unknown outcome, the next write may conflict with it. Then the record is read.
-func (e *Elector) renew(t *tenure) {
-	t.sent = lease.Beginning()
-	rec, entry, err := e.write(t.ctx, t.version, lease.Record{Holder: e.cfg.Identity, Term: t.term, AcquireTime: t.acquired}, t.sent)
+func (e *Elector) renew(l *Leadership) {
+	l.lastSent = lease.Beginning()
+	rec, entry, err := e.write(l.leaseCtx, l.version, lease.Record{Holder: e.cfg.Identity, Term: l.term, AcquireTime: l.acquired}, l.lastSent)
 	if err == nil {
-		t.version, t.session = entry.Version, rec.Session
-		e.seen.Raise(rec)
-		t.extend(t.sent)
+		l.version, l.session = entry.Version, rec.Session
+		e.newest.Raise(rec)
+		l.extend(l.lastSent)
 		return
 	}
-	if t.ctx.Err() == nil {
-		e.warnings.Warn(t.ctx, "leaderelect: renewing the lease failed", err, "term", t.term)
-		e.verify(t)
+	if l.leaseCtx.Err() == nil {
+		e.warnings.Warn(l.leaseCtx, "renewing the lease failed", err, "term", l.term)
+		e.verify(l)
 	}
 }
 
 // wrote reports whether v is a write of this term.
-func (e *Elector) wrote(t *tenure, v lease.View) bool {
-	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == t.term && v.Record.Renewal <= e.attempts.Last
+func (e *Elector) wrote(l *Leadership, v lease.View) bool {
+	return v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == l.term && v.Record.Renewal <= e.attempts.Last
 }
 
 // verify reads the record to find out which writes of this term have happened. It ends the term if the record is no longer
 // ours. If the read fails, nothing changes.
-func (e *Elector) verify(t *tenure) {
-	v, err := e.read(t.ctx)
+func (e *Elector) verify(l *Leadership) {
+	v, err := e.read(l.leaseCtx)
 	if err != nil {
-		if t.ctx.Err() == nil {
-			e.warnings.Warn(t.ctx, "leaderelect: reading the record failed", err)
+		if l.leaseCtx.Err() == nil {
+			e.warnings.Warn(l.leaseCtx, "reading the record failed", err)
 		}
 		return
 	}
-	regressed := e.seen.Regressed(v)
-	if !regressed && e.wrote(t, v) {
+	regressed := e.newest.Regressed(v)
+	if !regressed && e.wrote(l, v) {
 		if sent, ok := e.attempts.SentAt(v.Record); ok {
-			t.extend(sent)
+			l.extend(sent)
 		}
-		e.seen.Raise(v.Record)
-		t.version, t.session = v.Version, v.Record.Session
+		e.newest.Raise(v.Record)
+		l.version, l.session = v.Version, v.Record.Session
 		return
 	}
-	own := v.Held() && v.Record.Incarnation == e.incarnation
-	if regressed && (own || !v.Held() || v.Record.Term < t.term) {
-		t.end(ErrStoreRegressed)
+	ours := v.Held() && v.Record.Incarnation == e.incarnation
+	if regressed && (ours || !v.Held() || v.Record.Term < l.term) {
+		l.end(ErrStoreRegressed)
 	} else {
-		t.end(ErrLeaseTaken)
+		l.end(ErrLeaseTaken)
 	}
 	if !regressed {
-		e.seen.Raise(v.Record)
+		e.newest.Raise(v.Record)
 	}
 	e.publish(v)
 }
@@ -252,6 +234,7 @@ func (e *Elector) verify(t *tenure) {
 // ExitOnOverrun is a [Config.OnStepDownOverrun] for work that cannot be stopped otherwise. It logs an error to slog's
 // default logger and ends the process with exit code 1, because another process may already lead.
 func ExitOnOverrun(l *Leadership) {
-	slog.Error("leaderelect: exit: the work continues although another elector may lead", "term", l.term, "cause", l.Err())
+	slog.Error("the work continues although another elector may lead, and the process ends",
+		"lease", l.key, "term", l.term, "error", l.Err())
 	os.Exit(1)
 }

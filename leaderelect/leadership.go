@@ -1,7 +1,6 @@
 package leaderelect
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -20,16 +19,23 @@ import (
 //
 // All methods may be called concurrently, even after the term.
 type Leadership struct {
-	key     string
-	term    uint64
-	ctx     context.Context // see Context
-	cancel  context.CancelCauseFunc
-	work    context.Context // ends with ctx, and when the caller of Run cancels
-	endWork context.CancelCauseFunc
+	key      string
+	term     uint64
+	leaseCtx context.Context // see Context
+	endLease context.CancelCauseFunc
+	workCtx  context.Context // ends with leaseCtx, and when the caller of Run cancels
+	endWork  context.CancelCauseFunc
 
 	renewDeadline time.Duration
 	stepDown      time.Duration
 	released      chan struct{} // closed by the goroutine of Run, after the term and its release
+
+	// The following belong to the goroutine of Run.
+
+	acquired time.Time    // when the lease was claimed, for the record
+	version  string       // of the record, after the last write that has certainly happened
+	session  string       // in the record of that version
+	lastSent lease.Moment // from before the last write was sent, whether it succeeded or not
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -37,23 +43,13 @@ type Leadership struct {
 	over     error        // why the term is over; nil while it lasts; set once
 	leaveBy  time.Time    // when over is set: the work must have returned by then
 	resigned bool         // by Resign
+	returned time.Time    // when OnStartedLeading returned; zero before
 	expiry   *time.Timer  // ends the term renewDeadline after sent, whatever the store does
 	drain    *time.Timer  // ends the term at the DrainTimeout; nil while there is none
-	stage    stage        // of the work
-	since    time.Time    // when stage began
 }
 
-// stage is the progress of the callbacks of a term.
-type stage int
-
-const (
-	workBegins   stage = iota // the hook is called before OnStartedLeading
-	workRuns                  // OnStartedLeading is
-	workReturned              // OnStoppedLeading is, and its hook
-)
-
 // newLeadership returns a leadership that ends at sent+RenewDeadline unless it is extended. ctx is the context of Run. The
-// caller calls end when the work has returned.
+// caller calls end after the work has returned.
 func newLeadership(ctx context.Context, cfg *Config, term uint64, sent lease.Moment) *Leadership {
 	l := &Leadership{
 		key:           cfg.Key,
@@ -61,12 +57,12 @@ func newLeadership(ctx context.Context, cfg *Config, term uint64, sent lease.Mom
 		renewDeadline: cfg.RenewDeadline,
 		stepDown:      cfg.StepDownTimeout,
 		released:      make(chan struct{}),
+		lastSent:      sent,
 		sent:          sent,
-		since:         time.Now(),
 	}
 	ctx = l.NewContext(ctx)
-	l.work, l.endWork = context.WithCancelCause(ctx)
-	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.workCtx, l.endWork = context.WithCancelCause(ctx)
+	l.leaseCtx, l.endLease = context.WithCancelCause(context.WithoutCancel(ctx))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.expiry = time.AfterFunc(l.sent.Left(l.renewDeadline, lease.Present()), l.expire)
@@ -101,7 +97,7 @@ func (l *Leadership) Err() error {
 // Context returns a context that ends when the work must stop at once, because the lease is lost or DrainTimeout has passed.
 // Its cause is the error of Err. Unlike the context of OnStartedLeading, it continues while the work drains, so use it for
 // the last writes.
-func (l *Leadership) Context() context.Context { return l.ctx }
+func (l *Leadership) Context() context.Context { return l.leaseCtx }
 
 type leadershipKey struct{}
 
@@ -119,7 +115,7 @@ func FromContext(ctx context.Context) (*Leadership, bool) {
 	return l, ok
 }
 
-// extend moves the deadline after a write that is known to have happened and was sent at the given moment. A term that is
+// extend moves the deadline after a write that has certainly happened and was sent at the given moment. A term that is
 // over stays over, even if its timer is late.
 func (l *Leadership) extend(sent lease.Moment) {
 	l.mu.Lock()
@@ -163,23 +159,23 @@ func (l *Leadership) resign(drain time.Duration) {
 	l.endWork(ErrResigned)
 }
 
-// proceed notes that the callbacks have reached a stage.
-func (l *Leadership) proceed(to stage) {
+// noteReturned notes that OnStartedLeading has returned.
+func (l *Leadership) noteReturned() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stage, l.since = to, time.Now()
+	l.returned = time.Now()
 }
 
-// progress returns the stage that the callbacks have reached, and when they reached it.
-func (l *Leadership) progress() (stage, time.Time) {
+// returnedAt returns when OnStartedLeading returned; zero if it has not.
+func (l *Leadership) returnedAt() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.stage, l.since
+	return l.returned
 }
 
 // takesWork reports whether the work may begin: the term is not over, canceled, or resigned.
 func (l *Leadership) takesWork() bool {
-	return l.work.Err() == nil && l.Err() == nil
+	return l.workCtx.Err() == nil && l.Err() == nil
 }
 
 // hasResigned reports whether resign was called.
@@ -189,7 +185,8 @@ func (l *Leadership) hasResigned() bool {
 	return l.resigned
 }
 
-// end ends the term and its contexts, unless it is over. It returns why it is over.
+// end ends the term and its contexts, unless it is over. It returns why it is over. The timer, each renewal, and Err look at the clock, and
+// the first that finds the lease expired calls end.
 func (l *Leadership) end(why error) error {
 	l.mu.Lock()
 	now := lease.Present()
@@ -210,13 +207,13 @@ func (l *Leadership) end(why error) error {
 	}
 	over := l.over
 	l.mu.Unlock()
-	l.cancel(over)
+	l.endLease(over)
 	l.endWork(over)
 	return over
 }
 
-// leave returns when the work must have returned, of a term that is over.
-func (l *Leadership) leave() time.Time {
+// stepDownBy returns when the work must have returned, of a term that is over.
+func (l *Leadership) stepDownBy() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.leaveBy
@@ -228,24 +225,4 @@ func (l *Leadership) errLocked(now lease.Moment) error {
 		return ErrLeaseExpired
 	}
 	return l.over
-}
-
-// forever is longer than any test lasts.
-const forever = 100 * 365 * 24 * time.Hour
-
-// Appoint makes a leader without an election, for tests and simulations of work that needs a [Leadership]. work is the
-// context that an [Elector] would pass to OnStartedLeading, and [FromContext] returns the leadership that it carries.
-//
-//	work, depose := leaderelect.Appoint(ctx, "shop-controller", 7)
-//	defer depose(leaderelect.ErrTermEnded)
-//	result, err := reconcile(work, "site-1") // its writes carry term 7
-//
-// The leadership lasts until depose is called. Then both of its contexts end with the cause why, which Leadership.Err
-// returns; if why is nil, that is [ErrTermEnded]. Later calls of depose have no effect. Until then, the
-// [Leadership.Deadline] is a hundred years away. If ctx ends, work ends and the leadership lasts, as in a drain. Call depose
-// at the end of the test, because it also stops a timer. Appoint does not check the term: give each leader of a key a
-// greater one.
-func Appoint(ctx context.Context, key string, term uint64) (work context.Context, depose func(why error)) {
-	l := newLeadership(ctx, &Config{Key: key, RenewDeadline: forever}, term, lease.Beginning())
-	return l.work, func(why error) { l.end(cmp.Or(why, ErrTermEnded)) }
 }

@@ -3,9 +3,7 @@ package leaderelect_test
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,11 +14,8 @@ import (
 )
 
 func TestElectorRunsOnceAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, nil)
 		require.ErrorIs(t, a.Run(context.Background()), leaderelect.ErrRunning)
 		require.ErrorIs(t, a.RunOnce(context.Background()), leaderelect.ErrRunning)
 		require.True(t, a.IsLeader(), "the first is not affected")
@@ -28,14 +23,12 @@ func TestElectorRunsOnceAtATime(t *testing.T) {
 		a.startWith(a.RunOnce)
 		after(time.Second)
 		assert.Equal(t, uint64(2), w.term(t, 2).term)
-		w.finish(t)
 	})
 }
 
 func TestFollowerStopsImmediatelyOnCancel(t *testing.T) {
 	for _, f := range []fault{none, stall} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 15_000})
 			w.plan = from("a", "get", 2, f)
 			a := w.join(t, "a", nil)
@@ -44,24 +37,8 @@ func TestFollowerStopsImmediatelyOnCancel(t *testing.T) {
 			begin := time.Now()
 			require.NoError(t, a.stop())
 			assert.Equal(t, begin, time.Now())
-			w.finish(t)
 		})
 	}
-}
-
-func TestRunCompetesAgainAfterEveryLoss(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		for n := 1; n <= 5; n++ {
-			after(time.Minute)
-			require.True(t, a.IsLeader())
-			require.Equal(t, n, w.led())
-			w.cut("a", lease)
-		}
-		w.finish(t)
-	})
 }
 
 func TestWorkReturningByItselfGivesOthersAChance(t *testing.T) {
@@ -73,33 +50,29 @@ func TestWorkReturningByItselfGivesOthersAChance(t *testing.T) {
 		"an error": {work{byItself: time.Second, err: errExpected}, errExpected},
 		"a panic":  {work{byItself: time.Second, err: errExpected, panics: true}, errExpected},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
-				a.behave = c.work.run
-				a.start()
-				after(time.Second + 3*latency)
-				require.Empty(t, w.read().Holder, "released in any case")
-				first := w.term(t, 1)
-				if c.want == nil {
-					require.NoError(t, first.cause)
-				} else {
-					require.ErrorIs(t, first.cause, c.want)
-				}
-				var crash *wait.PanicError
-				require.Equal(t, c.work.panics, errors.As(first.cause, &crash))
-				require.ErrorIs(t, first.leadership.Err(), leaderelect.ErrTermEnded)
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
+			a.behave = c.work.run
+			a.start()
+			after(time.Second + 3*latency)
+			require.Empty(t, w.read().Holder, "released in any case")
+			first := w.term(t, 1)
+			if c.want == nil {
+				require.NoError(t, first.cause)
+			} else {
+				require.ErrorIs(t, first.cause, c.want)
+			}
+			var crash *wait.PanicError
+			require.Equal(t, c.work.panics, errors.As(first.cause, &crash))
+			require.ErrorIs(t, first.leadership.Err(), leaderelect.ErrTermEnded)
 
-				after(2*retry - latency)
-				require.Equal(t, 1, w.led())
-				after(4 * latency)
-				assert.Equal(t, 2, w.led())
-				w.join(t, "b", nil).start()
-				after(time.Minute)
-				assert.Equal(t, "b", w.terms[w.led()-1].party, "one leader whose work continues")
-				w.finish(t)
-			})
+			after(2*retry - latency)
+			require.Equal(t, 1, w.led())
+			after(4 * latency)
+			assert.Equal(t, 2, w.led())
+			w.join(t, "b", nil).start()
+			after(time.Minute)
+			assert.Equal(t, "b", w.terms[w.led()-1].party, "one leader whose work continues")
 		})
 	}
 }
@@ -129,30 +102,26 @@ func TestRunOnceLeadsForOneTerm(t *testing.T) {
 			[]error{leaderelect.ErrStoreRegressed}},
 		"the drain takes too long": {cancel, work{drain: time.Minute}.run, []error{leaderelect.ErrDrainTimeout}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = time.Second })
-				a.behave = c.work
-				a.startWith(a.RunOnce)
-				after(500 * time.Millisecond)
-				require.True(t, a.IsLeader())
-				c.happens(w, a)
-				after(lease)
-				select {
-				case <-a.done:
-				default:
-					t.Fatal("it goes on")
-				}
-				if c.want == nil {
-					require.NoError(t, a.err)
-				}
-				for _, want := range c.want {
-					require.ErrorIs(t, a.err, want)
-				}
-				require.Equal(t, 1, w.led())
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = time.Second })
+			a.behave = c.work
+			a.startWith(a.RunOnce)
+			after(500 * time.Millisecond)
+			require.True(t, a.IsLeader())
+			c.happens(w, a)
+			after(lease)
+			select {
+			case <-a.done:
+			default:
+				t.Fatal("it goes on")
+			}
+			if c.want == nil {
+				require.NoError(t, a.err)
+			}
+			for _, want := range c.want {
+				require.ErrorIs(t, a.err, want)
+			}
+			require.Equal(t, 1, w.led())
 		})
 	}
 }
@@ -165,8 +134,7 @@ func failing(ctx context.Context, _ *leaderelect.Leadership) error {
 
 func TestWorkContextHasCauseAndValues(t *testing.T) {
 	type valueKey struct{}
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		stop := errors.New("stop")
 		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
@@ -192,32 +160,11 @@ func TestWorkContextHasCauseAndValues(t *testing.T) {
 
 		_, ok := leaderelect.FromContext(ctx)
 		assert.False(t, ok)
-		w.finish(t)
-	})
-}
-
-func TestLostLeaseEndsWorkContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
-			<-ctx.Done()
-			assert.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseTaken)
-			assert.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrLeaseTaken)
-			return ctx.Err()
-		}
-		a.start()
-		after(time.Second)
-		w.meddle(foreignWrite, 0)
-		after(retry)
-		require.Equal(t, leaderelect.ErrLeaseTaken, w.term(t, 1).cause)
-		w.finish(t)
 	})
 }
 
 func TestLeftoverWorkIsStoppedBeforeRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		var stopped func()
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			on := cfg.OnStoppedLeading
@@ -250,13 +197,11 @@ func TestLeftoverWorkIsStoppedBeforeRelease(t *testing.T) {
 		w.mu.Unlock()
 		require.NoError(t, a.RunOnce(context.Background()))
 		assert.True(t, released)
-		w.finish(t)
 	})
 }
 
 func TestHangingStoreIsReportedAndBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = func(c call) (fault, time.Duration) {
 			if w.at(c.now) < time.Second {
 				return none, 0
@@ -280,35 +225,30 @@ func TestHangingStoreIsReportedAndBounded(t *testing.T) {
 		a.start()
 		after(time.Second)
 		require.True(t, a.IsLeader(), "it works again when they have returned")
-		w.finish(t)
 	})
 }
 
 // The time for a call to notice the end of its context depends on the machine and the driver, not on the lease.
 func TestLateCallIsNotStuckWithShortLease(t *testing.T) {
 	for what, late := range map[string]time.Duration{"late": grace, "too late": grace + time.Second} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				ended := make(chan time.Time, 1)
-				a := w.join(t, "a", func(cfg *leaderelect.Config) {
-					cfg.LeaseDuration, cfg.ReleaseOnCancel = 300*time.Millisecond, false // a call has 50 ms
-					cfg.Store = lateUpdate{cfg.Store.(link), late, ended}
-				})
-				a.start()
-				after(60 * time.Millisecond) // the first renewal is in flight
-				require.True(t, a.IsLeader())
-				err := a.stop()
-				took := time.Since(<-ended)
-				if late > grace {
-					require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
-				} else {
-					require.NoError(t, err)
-				}
-				assert.InDelta(t, grace, took, float64(2*latency), "it reads the record once more before it waits")
-				after(time.Second)
-				w.finish(t)
+		subWorld(t, what, func(t *testing.T, w *world) {
+			ended := make(chan time.Time, 1)
+			a := w.join(t, "a", func(cfg *leaderelect.Config) {
+				cfg.LeaseDuration, cfg.ReleaseOnCancel = 300*time.Millisecond, false // a call has 50 ms
+				cfg.Store = lateUpdate{cfg.Store.(link), late, ended}
 			})
+			a.start()
+			after(60 * time.Millisecond) // the first renewal is in flight
+			require.True(t, a.IsLeader())
+			err := a.stop()
+			took := time.Since(<-ended)
+			if late > grace {
+				require.ErrorIs(t, err, leaderelect.ErrStoreStuck)
+			} else {
+				require.NoError(t, err)
+			}
+			assert.InDelta(t, grace, took, float64(2*latency), "it reads the record once more before it waits")
+			after(time.Second)
 		})
 	}
 }
@@ -331,22 +271,4 @@ func (l lateUpdate) Update(ctx context.Context, e leaderelect.Entry) (leaderelec
 	l.ended <- time.Now()
 	time.Sleep(l.late)
 	return leaderelect.Entry{}, ctx.Err()
-}
-
-func TestStoreCallingGoexitIsAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Store = quitter{} })
-		a.start()
-		after(time.Minute)
-		require.NoError(t, a.stop())
-	})
-}
-
-// quitter is a store whose calls end the goroutine, as t.FailNow does.
-type quitter struct{ leaderelect.LeaseStore }
-
-func (quitter) Get(context.Context, string) (leaderelect.Entry, error) {
-	runtime.Goexit()
-	return leaderelect.Entry{}, nil
 }

@@ -2,11 +2,8 @@ package leaderelect_test
 
 import (
 	"context"
-	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // The model has fewer, longer retry periods than the defaults. So a lease has fewer calls, and all faults can be tried on each
@@ -33,17 +31,7 @@ const modelRetry = 4 * time.Second
 // modelVariable makes the model try everything: every pair of faults, and 10,000 random schedules. It takes two minutes.
 const modelVariable = "LEADERELECT_MODEL"
 
-// effort returns all if modelVariable is set, and few otherwise.
-func effort(few, all int) int {
-	switch {
-	case os.Getenv(modelVariable) == "full":
-		return all
-	case testing.Short():
-		return max(1, few/10)
-	default:
-		return few
-	}
-}
+func effort(few, all int) int { return looptest.Effort(modelVariable, few, all) }
 
 // trouble is a fault of a call.
 type trouble struct {
@@ -181,9 +169,8 @@ func TestClockSkewBoundDecidesBetweenOneAndTwoLeaders(t *testing.T) {
 	t.Parallel()
 	for slow, want := range map[float64]bool{0.99: true, 1: true, chrony: true, 1.1999: true, 1.25: false} {
 		violations := 0
-		for offset := time.Duration(0); offset < 2*retry; offset += retry / time.Duration(effort(5, 10)) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+		for offset := time.Duration(0); offset < 2*retry; offset += retry / 5 {
+			inWorld(t, func(t *testing.T, w *world) {
 				scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * slow) }
 				a := w.join(t, "a", func(cfg *leaderelect.Config) {
 					cfg.Store = link{network: w.network, party: "a", slow: slow}
@@ -201,7 +188,6 @@ func TestClockSkewBoundDecidesBetweenOneAndTwoLeaders(t *testing.T) {
 				violations += len(w.violations)
 				w.violations = nil
 				w.mu.Unlock()
-				w.finish(t)
 			})
 		}
 		assert.Equal(t, want, violations == 0, "clock %v, %d times two leaders", slow, violations)
@@ -217,35 +203,35 @@ func TestNoRestoredBackupMakesTwoLeadersOfOneTerm(t *testing.T) {
 	})
 }
 
-// restores makes the store go back repeatedly to a random earlier record, while candidates come and go. Writes often succeed
+// restores makes the store go back repeatedly to a random earlier record, sometimes with a raised term, while candidates come and go. Writes often succeed
 // without a reply. A restored claim without a reply is the difficult case.
 func restores(t *testing.T, seed uint64) *world {
-	chance := &chance{random: rand.New(rand.NewPCG(seed, 18))}
+	chance := looptest.NewChance(seed, 18)
 	w := newWorld(t)
 	w.acts = true
-	candidates := 2 + chance.upTo(2)
+	candidates := 2 + chance.UpTo(2)
 	w.mayForget = func() bool { return w.mayForgetLocked(candidates) }
 	w.plan = func(c call) (fault, time.Duration) {
-		if c.op == "get" || chance.upTo(3) > 0 {
+		if c.op == "get" || chance.UpTo(3) > 0 {
 			return none, 0
 		}
-		return []fault{lostReply, cutAfter}[chance.upTo(2)], 10*time.Second + chance.duration(20*time.Second)
+		return []fault{lostReply, cutAfter}[chance.UpTo(2)], 10*time.Second + chance.Duration(20*time.Second)
 	}
 	for i := range candidates {
 		p := w.join(t, string(rune('a'+i)), func(cfg *leaderelect.Config) {
 			cfg.RetryPeriod = modelRetry
-			cfg.ReleaseOnCancel = chance.upTo(4) > 0
-			cfg.Rand = chance.float
+			cfg.ReleaseOnCancel = chance.UpTo(4) > 0
+			cfg.Rand = chance.Float
 		})
 		p.behave = work{linger: stepDown - 1}.run
 		p.start()
 	}
 	for range 4 {
-		after(chance.duration(40 * time.Second))
-		w.meddle(rollBack, chance.duration(20*time.Second))
+		after(chance.Duration(40 * time.Second))
+		w.meddle([]fault{rollBack, raise}[chance.UpTo(2)], chance.Duration(20*time.Second))
 		for range 2 {
-			after(chance.duration(8 * time.Second))
-			p := w.parties[chance.upTo(candidates)]
+			after(chance.Duration(8 * time.Second))
+			p := w.parties[chance.UpTo(candidates)]
 			_ = p.stop()
 			p.start()
 		}
@@ -262,22 +248,22 @@ var drifts = []drift{{1, 1, 0}, {1, 1.0099, 0.01}, {1 - slew, 1 + slew, 0.2}, {0
 // schedule runs two or three candidates through random faults, until the network is healed and all run. Clocks differ in speed:
 // all durations of a party are scaled.
 func schedule(t *testing.T, seed uint64, s sessionTrouble) *world {
-	chance := &chance{random: rand.New(rand.NewPCG(seed, 17))}
+	chance := looptest.NewChance(seed, 17)
 	w := newWorld(t)
 	w.acts = true
-	odds := chance.float() / 3
-	clocks := drifts[chance.upTo(len(drifts))]
-	candidates := 2 + chance.upTo(2)
+	odds := chance.Float() / 3
+	clocks := drifts[chance.UpTo(len(drifts))]
+	candidates := 2 + chance.UpTo(2)
 	w.mayForget = func() bool { return w.mayForgetLocked(candidates) }
 	w.plan = func(call) (fault, time.Duration) {
-		if chance.float() > odds {
+		if chance.Float() > odds {
 			return none, 0
 		}
-		return fault(chance.upTo(int(endOfFaults))), chance.duration(20 * time.Second)
+		return fault(chance.UpTo(int(endOfFaults))), chance.Duration(20 * time.Second)
 	}
 	for i := range candidates {
 		name, clock := string(rune('a'+i)), clocks.slowest
-		if chance.upTo(2) == 0 {
+		if chance.UpTo(2) == 0 {
 			clock = clocks.fastest
 		}
 		scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * clock) }
@@ -288,18 +274,18 @@ func schedule(t *testing.T, seed uint64, s sessionTrouble) *world {
 				cfg.RenewDeadline, cfg.RetryPeriod = scale(renew/2), scale(modelRetry/2)
 			}
 			cfg.MaxClockRateSkew = clocks.skew
-			cfg.ReleaseOnCancel = chance.upTo(4) > 0
-			cfg.DrainTimeout = scale(time.Duration(chance.upTo(2)) * 3 * time.Second)
-			cfg.Rand = chance.float
-			if chance.upTo(4) == 0 {
-				chance.breakCode(cfg)
+			cfg.ReleaseOnCancel = chance.UpTo(4) > 0
+			cfg.DrainTimeout = scale(time.Duration(chance.UpTo(2)) * 3 * time.Second)
+			cfg.Rand = chance.Float
+			if chance.UpTo(4) == 0 {
+				breakCode(chance, cfg)
 			}
-			if chance.upTo(2) == 0 {
+			if chance.UpTo(2) == 0 {
 				watched(cfg)
 			}
 			if s != absent {
 				present(w, name)(cfg)
-				cfg.Fenced = s != unfenced && (s != mixed || chance.upTo(2) == 0)
+				cfg.Fenced = s != unfenced && (s != mixed || chance.UpTo(2) == 0)
 			}
 		})
 		left := scale(time.Duration(float64(lease)/(1+clocks.skew))) - scale(renew)
@@ -307,36 +293,36 @@ func schedule(t *testing.T, seed uint64, s sessionTrouble) *world {
 			left += scale(renew / 2)
 		}
 		p.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
-			return chance.work(left-1).run(ctx, l)
+			return randomWork(chance, left-1).run(ctx, l)
 		}
-		if chance.upTo(4) == 0 {
-			p.hang = func() time.Duration { return time.Duration(chance.upTo(2)) * chance.duration(3*time.Minute) }
+		if chance.UpTo(4) == 0 {
+			p.hang = func() time.Duration { return time.Duration(chance.UpTo(2)) * chance.Duration(3*time.Minute) }
 		}
 		p.start()
 	}
 	w.troubleSessions(chance, s)
 	leaving := make(map[*party]bool)
 	for range 3 {
-		after(chance.duration(25 * time.Second))
-		p := w.parties[chance.upTo(len(w.parties))]
-		switch chance.upTo(5) {
+		after(chance.Duration(25 * time.Second))
+		p := w.parties[chance.UpTo(len(w.parties))]
+		switch chance.UpTo(5) {
 		case 0, 1:
-			w.cut(p.name, chance.duration(40*time.Second))
+			w.cut(p.name, chance.Duration(40*time.Second))
 		case 2:
 			if !leaving[p] { // and it comes back at once
 				_ = p.stop()
 				p.start()
 			}
 		case 3:
-			ctx, cancel := context.WithTimeout(t.Context(), chance.duration(10*time.Second))
-			_ = p.HandOver(ctx, w.parties[chance.upTo(len(w.parties))].name)
+			ctx, cancel := context.WithTimeout(t.Context(), chance.Duration(10*time.Second))
+			_ = p.HandOver(ctx, w.parties[chance.UpTo(len(w.parties))].name)
 			cancel()
 		default:
 			p.cancel(context.Canceled)
 			leaving[p] = true
 		}
 	}
-	after(chance.duration(25 * time.Second))
+	after(chance.Duration(25 * time.Second))
 	w.heal()
 	w.sessions.heal()
 	w.mu.Lock()
@@ -376,4 +362,98 @@ func (w *world) working() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.parties, func(p *party) bool { return p.open != nil && p.IsLeader() })
+}
+
+// work is the work of a leader.
+type work struct {
+	byItself time.Duration // when it returns although it could continue; 0 is never
+	err      error         // its result then
+	panics   bool          // instead
+	drain    time.Duration // how long it continues after the caller has canceled, if it may
+	linger   time.Duration // how long it continues after it must stop
+}
+
+func (b work) run(ctx context.Context, l *leaderelect.Leadership) error {
+	var byItself <-chan time.Time
+	if b.byItself > 0 {
+		byItself = time.After(b.byItself)
+	}
+	select {
+	case <-byItself:
+		if b.panics {
+			panic(b.err)
+		}
+		return b.err
+	case <-ctx.Done():
+	}
+	if wait.Sleep(l.Context(), b.drain) != nil {
+		time.Sleep(b.linger)
+	}
+	return context.Cause(ctx)
+}
+
+// randomWork returns some work that stops in time.
+func randomWork(c *looptest.Chance, stepDown time.Duration) work {
+	b := work{drain: c.Duration(6 * time.Second), linger: stepDown}
+	if c.UpTo(3) == 0 {
+		b.byItself = 1 + c.Duration(20*time.Second)
+		b.panics = c.UpTo(3) == 0
+		if b.panics || c.UpTo(2) == 0 {
+			b.err = errExpected
+		}
+	}
+	return b
+}
+
+// breakCode makes user code panic sometimes: the hook and Rand.
+func breakCode(c *looptest.Chance, cfg *leaderelect.Config) {
+	crash := func() {
+		if c.UpTo(3) == 0 {
+			panic(errExpected)
+		}
+	}
+	cfg.Rand = func() float64 { crash(); return c.Float() }
+	cfg.Hooks.Request = func(string, time.Duration, error) { crash() }
+}
+
+// losses runs outages of the given number and length. Each begins at another moment between two renewals. losses returns in how
+// many of them the leader loses its lease. Calls that begin during an outage have the fault.
+func losses(t *testing.T, f fault, timeout, length time.Duration, outages int) (lost int) {
+	for i := range outages {
+		inWorld(t, func(t *testing.T, w *world) {
+			begin := 2*retry + time.Duration(i)*retry/time.Duration(outages)
+			w.plan = func(c call) (fault, time.Duration) {
+				if at := w.at(c.now); at >= begin && at < begin+length {
+					return f, 0
+				}
+				return none, 0
+			}
+			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RequestTimeout = timeout })
+			a.start()
+			after(time.Minute)
+			if w.led() != 1 {
+				lost++
+			}
+		})
+	}
+	return lost
+}
+
+func TestLeaderSurvivesOutageOfThreeQuartersOfRenewDeadline(t *testing.T) {
+	t.Parallel()
+	outages := effort(6, 100)
+	for _, f := range []fault{stall, hang, stallLate, hangLate, lostRequest, lostReply} {
+		for _, length := range []time.Duration{6 * time.Second, 7490 * time.Millisecond, renew} {
+			lost := losses(t, f, 0, length, outages)
+			if outages == 100 {
+				t.Logf("%s, %s: lost in %d of 100 outages, with half of RenewDeadline for a call in %d", f, length, lost,
+					losses(t, f, renew/2, length, outages))
+			}
+			if length < renew {
+				assert.Zero(t, lost, "%s for %s", f, length)
+			} else {
+				assert.Equal(t, outages, lost, "%s for RenewDeadline: no leadership survives that", f)
+			}
+		}
+	}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,10 +40,11 @@ const (
 	foreignWrite        // another writer takes the lease just before
 	deleteRecord        // the record is deleted just before
 	rollBack            // an older record is restored just before: the first, or one that d picks
+	raise               // the same with a greater term than the present record has: the latest of the party that d picks
 	scribble            // a foreign tool writes valid JSON that is not a record just before; d picks which
 	pauseBefore         // the process is stopped for d before the request
 	pauseAfter          // the process is stopped for d before it sees the reply
-	deaf                // the watch of the party tells nothing any more
+	silent              // the watch of the party reports nothing any more
 	endOfFaults
 )
 
@@ -50,8 +53,8 @@ func (f fault) String() string {
 	return [...]string{
 		"no fault", "a lost request", "a lost reply", "a slow reply", "a slow request", "a late request", "a stall",
 		"a stall after the write", "a hang", "a hang after the write", "a partition", "an outage", "a partition after the write", "a conflict after the write",
-		"a false conflict", "a foreign write", "a deleted record", "a restored record", "a foreign tool",
-		"a pause before the request", "a pause before the reply", "a deaf watch",
+		"a false conflict", "a foreign write", "a deleted record", "a restored record", "a restored record with a raised term", "a foreign tool",
+		"a pause before the request", "a pause before the reply", "a silent watch",
 	}[f]
 }
 
@@ -77,7 +80,7 @@ type network struct {
 	scribbled bool            // there was something that is not a record
 	onCommit  func(commit)    // called with mu held
 	changed   chan struct{}   // closed by the next write
-	mute      map[string]bool // whose watches are told nothing
+	silenced  map[string]bool // whose watches report nothing
 	watches   int
 	paused    map[string]time.Time                // until then the process is stopped
 	onPause   func(party string, d time.Duration) // called with mu held
@@ -125,7 +128,7 @@ type record struct {
 func newNetwork() *network {
 	return &network{
 		healed: make(chan struct{}), changed: make(chan struct{}),
-		dark: make(map[string]time.Time), dead: make(map[string]time.Time), mute: make(map[string]bool),
+		dark: make(map[string]time.Time), dead: make(map[string]time.Time), silenced: make(map[string]bool),
 		paused: make(map[string]time.Time),
 	}
 }
@@ -138,7 +141,7 @@ func (n *network) heal() {
 	clear(n.dark)
 	clear(n.dead)
 	clear(n.paused)
-	clear(n.mute)
+	clear(n.silenced)
 	n.wakeLocked()
 	close(n.healed)
 	n.healed = make(chan struct{})
@@ -247,10 +250,10 @@ func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.
 	return func(yield func(leaderelect.Entry, error) bool) {
 		l.mu.Lock()
 		l.watches++
-		first, muted := true, l.mute[l.party] // a watch that is mute stays mute; the next one is not
-		delete(l.mute, l.party)
+		first, silent := true, l.silenced[l.party] // a watch that is silenced stays silenced; the next one is not
+		delete(l.silenced, l.party)
 		l.mu.Unlock()
-		for told := ""; ; {
+		for yielded := ""; ; {
 			l.mu.Lock()
 			e := leaderelect.Entry{Key: key}
 			if l.entry != nil {
@@ -259,15 +262,15 @@ func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.
 			changed, dark := l.changed, time.Until(l.dark[l.party])
 			l.mu.Unlock()
 			if dark > 0 {
-				changed = make(chan struct{}) // it is told when the cut is over
+				changed = make(chan struct{}) // it is yielded when the cut is over
 				time.AfterFunc(dark, func() { close(changed) })
 			}
-			if dark <= 0 && !muted && (first || e.Version != told) {
+			if dark <= 0 && !silent && (first || e.Version != yielded) {
 				if wait.Sleep(ctx, latency/2) != nil {
 					return
 				}
 				l.resume(l.party)
-				first, told = false, e.Version
+				first, yielded = false, e.Version
 				if !yield(convert(e, l.slow), nil) {
 					return
 				}
@@ -279,7 +282,7 @@ func (l watchedLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.
 			case <-changed:
 			}
 			l.mu.Lock()
-			muted = muted || l.mute[l.party]
+			silent = silent || l.silenced[l.party]
 			l.mu.Unlock()
 		}
 	}
@@ -305,8 +308,8 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 	if time.Now().Before(l.dead[l.party]) {
 		f = hang
 	}
-	if f == deaf {
-		l.mute[l.party] = true
+	if f == silent {
+		l.silenced[l.party] = true
 		l.wakeLocked()
 	}
 	healed := l.healed
@@ -338,7 +341,7 @@ func (l link) call(ctx context.Context, op string, arrive func() (leaderelect.En
 			return leaderelect.Entry{}, err
 		}
 		return leaderelect.Entry{}, errNetwork // the one that arrived had no reply
-	case foreignWrite, deleteRecord, rollBack, scribble:
+	case foreignWrite, deleteRecord, rollBack, raise, scribble:
 		l.meddle(f, d)
 	}
 
@@ -422,12 +425,35 @@ func (n *network) meddle(f fault, pick time.Duration) {
 			older = n.committed[choice%len(n.committed)].entry
 		}
 		n.putLocked("backup", older)
+	case raise:
+		n.raiseLocked(choice)
 	case scribble:
 		e := *n.entry
 		e.Value = scribbles[choice%len(scribbles)](e.Value)
 		n.scribbled = true
 		n.putLocked("tool", e)
 	}
+}
+
+// raiseLocked restores the last record of a holder that has written before, without its session, and raises its term above that of the present
+// record. choice selects the holder. A tombstone would be free, whatever its term. So would a record whose session has ended.
+func (n *network) raiseLocked(choice int) {
+	last := make(map[string]leaderelect.Entry)
+	for _, c := range n.committed {
+		if c.rec().Incarnation != "" && !c.releases() {
+			last[c.rec().Incarnation] = c.entry
+		}
+	}
+	if len(last) == 0 {
+		return
+	}
+	holders := slices.Sorted(maps.Keys(last))
+	e := last[holders[choice%len(holders)]]
+	e.Term = n.entry.Term + 1
+	e.Value = regexp.MustCompile(`,"session":"[^"]*"`).ReplaceAll(e.Value, nil)
+	e.Value = regexp.MustCompile(`"term":\d+`).ReplaceAll(e.Value, fmt.Appendf(nil, `"term":%d`, e.Term))
+	n.forgot = true
+	n.putLocked("backup", e)
 }
 
 // scribbles are values that other tools may write: valid JSON that is not a record.
@@ -463,4 +489,28 @@ func (n *network) read() record {
 		_ = json.Unmarshal(e.Value, &rec)
 	}
 	return rec
+}
+
+// on returns a plan: the n-th call of a kind that party makes has the fault, and no other.
+func on(party, op string, n int, f fault, d time.Duration) func(call) (fault, time.Duration) {
+	return func(c call) (fault, time.Duration) {
+		if c.party == party && c.op == op {
+			if n--; n == 0 {
+				return f, d
+			}
+		}
+		return none, 0
+	}
+}
+
+// from returns a plan: the n-th call of a kind and all later ones have the fault.
+func from(party, op string, n int, f fault) func(call) (fault, time.Duration) {
+	return func(c call) (fault, time.Duration) {
+		if c.party == party && c.op == op {
+			if n--; n <= 0 {
+				return f, 0
+			}
+		}
+		return none, 0
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -14,11 +13,8 @@ import (
 )
 
 func TestReleaseLeavesTombstoneOfSameTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, nil)
 		held := w.read()
 		require.NoError(t, a.stop())
 		rec := w.read()
@@ -32,13 +28,11 @@ func TestReleaseLeavesTombstoneOfSameTerm(t *testing.T) {
 		a.start() // and its own tombstone is as free as any
 		after(2 * latency)
 		assert.Equal(t, uint64(2), w.term(t, 2).term)
-		w.finish(t)
 	})
 }
 
 func TestLeaseStaysWithoutReleaseOnCancel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
 		b := w.join(t, "b", nil)
 		a.start()
@@ -52,7 +46,6 @@ func TestLeaseStaysWithoutReleaseOnCancel(t *testing.T) {
 		require.False(t, b.IsLeader())
 		after(time.Second)
 		require.True(t, b.IsLeader())
-		w.finish(t)
 	})
 }
 
@@ -71,32 +64,25 @@ func TestRelease(t *testing.T) {
 		"that has no reply":              {stall, 0, request, false},
 		"whose reply is slow":            {slowReply, 2 * time.Second, latency + 2*time.Second, true},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.plan = on("a", "update", 1, c.fault, c.d)
-				a := w.join(t, "a", nil)
-				a.start()
-				after(time.Second)
-				begin := time.Now()
-				require.NoError(t, a.stop())
-				if c.fault == falseConflict {
-					c.takes -= latency // the conflict comes at half time, twice
-				}
-				assert.InDelta(t, c.takes, time.Since(begin), float64(latency))
-				assert.Equal(t, c.released, w.read().Holder == "")
-				_, known := a.Leader()
-				assert.Equal(t, !c.released, known)
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.plan = on("a", "update", 1, c.fault, c.d)
+			a := w.leader(t, nil)
+			begin := time.Now()
+			require.NoError(t, a.stop())
+			if c.fault == falseConflict {
+				c.takes -= latency // the conflict comes at half time, twice
+			}
+			assert.InDelta(t, c.takes, time.Since(begin), float64(latency))
+			assert.Equal(t, c.released, w.read().Holder == "")
+			_, ok := a.Leader()
+			assert.Equal(t, !c.released, ok)
 		})
 	}
 }
 
 func TestReleaseResolvesAmbiguousLastRenewal(t *testing.T) {
 	for range 10 { // when the renewal has failed, the next is due and the work has returned: whatever is seen first
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			w.plan = func(c call) (fault, time.Duration) {
 				if at := w.at(c.now); at > time.Second && at < 7*time.Second {
 					return stallLate, 0 // the renewal happens without a reply
@@ -111,7 +97,6 @@ func TestReleaseResolvesAmbiguousLastRenewal(t *testing.T) {
 			require.Empty(t, w.read().Holder)
 			require.Equal(t, uint64(3), w.read().Renewal, "the claim, the renewal, the release, and nothing else")
 			require.NoError(t, a.stop())
-			w.finish(t)
 		})
 	}
 }
@@ -124,41 +109,33 @@ func TestLostLeaseIsNotReleased(t *testing.T) {
 		},
 		"forgotten": func(w *world) { w.meddle(deleteRecord, 0) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", nil)
-				a.startWith(a.RunOnce)
-				after(time.Second)
-				lose(w)
-				<-a.done
-				require.Error(t, a.err)
-				after(time.Minute)
-				for _, c := range w.history() {
-					assert.NotEmpty(t, c.rec().Holder)
-				}
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.join(t, "a", nil)
+			a.startWith(a.RunOnce)
+			after(time.Second)
+			lose(w)
+			<-a.done
+			require.Error(t, a.err)
+			after(time.Minute)
+			for _, c := range w.history() {
+				assert.NotEmpty(t, c.rec().Holder)
+			}
 		})
 	}
 }
 
 func TestClaimInFlightAtCancelIsReleased(t *testing.T) {
 	for what, f := range map[string]fault{"with a slow reply": slowReply, "without a reply": stallLate, "with a reply that is lost": lostReply} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.plan = on("a", "create", 1, f, 3*time.Second)
-				a := w.join(t, "a", nil)
-				a.start()
-				after(latency + latency/2) // it has arrived
-				require.NoError(t, a.stop())
-				assert.Empty(t, w.read().Holder)
-				assert.Equal(t, uint64(1), w.read().Term)
-				assert.Zero(t, w.led(), "nothing was started")
-				assert.LessOrEqual(t, w.at(time.Now()), request+4*latency)
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.plan = on("a", "create", 1, f, 3*time.Second)
+			a := w.join(t, "a", nil)
+			a.start()
+			after(latency + latency/2) // it has arrived
+			require.NoError(t, a.stop())
+			assert.Empty(t, w.read().Holder)
+			assert.Equal(t, uint64(1), w.read().Term)
+			assert.Zero(t, w.led(), "nothing was started")
+			assert.LessOrEqual(t, w.at(time.Now()), request+4*latency)
 		})
 	}
 }
@@ -166,8 +143,7 @@ func TestClaimInFlightAtCancelIsReleased(t *testing.T) {
 func TestNoLeaderDuringRelease(t *testing.T) {
 	// The claim of a happens without a reply; a is canceled, and releases what it may have; the tombstone takes its
 	// time; and a starts again. If it led the term of its claim, the tombstone would free the lease under its feet.
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = func(c call) (fault, time.Duration) {
 			switch {
 			case c.party == "a" && c.op == "create":
@@ -193,13 +169,11 @@ func TestNoLeaderDuringRelease(t *testing.T) {
 		b.start()
 		after(20 * time.Second)
 		assert.Equal(t, 1, w.led())
-		w.finish(t)
 	})
 }
 
 func TestLeaseIsRenewedDuringDrainAndReleasedAfterwards(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", unhurried)
 		a.behave = work{drain: time.Minute}.run
 		a.start()
@@ -217,14 +191,12 @@ func TestLeaseIsRenewedDuringDrainAndReleasedAfterwards(t *testing.T) {
 		first = w.term(t, 1)
 		require.ErrorIs(t, first.cause, stop)
 		assert.Len(t, w.history(), 1+30+1)
-		w.finish(t)
 	})
 }
 
 func TestDrainTimeoutEndsLeadershipEvenIfStoreHangs(t *testing.T) {
 	for _, f := range []fault{none, stall, hang} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			w.plan = from("a", "update", 1, f)
 			a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = 3 * time.Second })
 			a.behave = func(_ context.Context, l *leaderelect.Leadership) error {
@@ -247,14 +219,12 @@ func TestDrainTimeoutEndsLeadershipEvenIfStoreHangs(t *testing.T) {
 				assert.Empty(t, w.read().Holder, "we still held the lease")
 			}
 			w.end()
-			w.finish(t)
 		})
 	}
 }
 
 func TestLeaseLostDuringDrainEndsDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		a.behave = work{drain: time.Minute}.run
 		a.start()
@@ -266,16 +236,13 @@ func TestLeaseLostDuringDrainEndsDrain(t *testing.T) {
 		require.False(t, first.returned.IsZero())
 		require.ErrorIs(t, first.cause, leaderelect.ErrLeaseTaken)
 		require.NoError(t, a.stop(), "the caller had canceled")
-		w.finish(t)
 	})
 }
 
 func TestClaimRestoredFromBackupIsNotReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = on("a", "create", 1, cutAfter, 20*time.Second)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
+		a, b := w.pair(t, nil)
 		after(30 * time.Second)
 		require.True(t, b.IsLeader(), "of term 2: only a knows that it has claimed term 1")
 		leader, _ := a.Leader()
@@ -291,6 +258,5 @@ func TestClaimRestoredFromBackupIsNotReleased(t *testing.T) {
 		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrStoreRegressed)
 		after(2 * lease)
 		assert.Equal(t, uint64(3), w.term(t, 2).term)
-		w.finish(t)
 	})
 }

@@ -103,42 +103,47 @@ func (e *Elector) mayTake() time.Time {
 // releaseAttempts is the maximum number of writes of a release. Between two writes, the record is read.
 const releaseAttempts = 3
 
-// release replaces our record by a tombstone with the same term, after the work has returned. It replaces only the
-// version that was last known to be ours, so it cannot replace the record of a successor. If read is true, that version
-// is not known, and release reads the record first. It writes nothing if the store has gone back to an older record.
-func (e *Elector) release(ctx context.Context, t *tenure, read bool) {
+// release replaces our record by a tombstone with the same term, after the work has returned. It replaces only the given
+// version, the last that this elector has written, so it cannot replace the record of a successor. If version is "", the outcome
+// of the last write is not clear, and release reads the record first. It writes nothing if the store has gone back to an older record.
+func (e *Elector) release(ctx context.Context, term uint64, version string, acquired time.Time) {
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), e.cfg.RequestTimeout, lease.ErrNoReply)
 	defer cancel()
-	e.done = max(e.done, t.term) // a tombstone in flight may still replace a record of this term, and of no other
+	e.lastTerm = max(e.lastTerm, term) // a tombstone in flight may still replace a record of this term, and of no other
 	e.mu.Lock()
 	successor := e.successor
 	e.mu.Unlock()
 	var err error
 	for range releaseAttempts {
-		if read {
+		if version == "" {
 			var v lease.View
 			if v, err = e.read(ctx); err != nil {
 				break
 			}
-			regressed := e.seen.Regressed(v)
+			regressed := e.newest.Regressed(v)
 			if v.Exists && !regressed {
-				e.seen.Raise(v.Record)
+				e.newest.Raise(v.Record)
 			}
-			if regressed || !v.Held() || v.Record.Incarnation != e.incarnation || v.Record.Term != t.term {
+			ours := v.Held() && v.Record.Incarnation == e.incarnation && v.Record.Term == term
+			if ours && e.ourTerm != term { // a claim without a clear reply
+				_, ours = e.attempts.SentAt(v.Record)
+			}
+			if regressed || !ours {
 				e.publish(v)
 				return // not our record; or an older one of ours, and another elector may lead a later term
 			}
-			t.version, t.acquired = v.Version, v.Record.AcquireTime
+			e.ourTerm = term
+			version, acquired = v.Version, v.Record.AcquireTime
 		}
 		var rec lease.Record
 		sent := lease.Beginning()
-		rec, _, err = e.write(ctx, t.version, lease.Record{Term: t.term, AcquireTime: t.acquired, Preferred: successor}, sent)
+		rec, _, err = e.write(ctx, version, lease.Record{Term: term, AcquireTime: acquired, Preferred: successor}, sent)
 		if err == nil {
-			e.seen.Raise(rec)
+			e.newest.Raise(rec)
 			e.publish(lease.View{Exists: true, Readable: true, Record: rec})
 			return
 		}
-		read = true
+		version = ""
 	}
-	e.log.WarnContext(ctx, "leaderelect: releasing the lease failed", "term", t.term, "error", err)
+	e.log.WarnContext(ctx, "releasing the lease failed", "term", term, "error", err)
 }

@@ -3,7 +3,6 @@ package leaderelect_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,8 +12,7 @@ import (
 )
 
 func TestResigningLeaderDrainsReleasesAndStaysOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel, cfg.DrainTimeout = false, -1 })
 		a.behave = func(ctx context.Context, l *leaderelect.Leadership) error {
 			<-ctx.Done()
@@ -43,15 +41,12 @@ func TestResigningLeaderDrainsReleasesAndStaysOut(t *testing.T) {
 		assert.Equal(t, "x", leader.Identity, "it continues to follow")
 		after(1 + 2*latency)
 		assert.Equal(t, uint64(3), w.term(t, 2).term)
-		w.finish(t)
 	})
 }
 
 func TestResigningLeaderLeavesOthersAChance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair(t, nil)
 		after(time.Second)
 		require.NoError(t, a.Resign(t.Context(), 0))
 		after(time.Minute)
@@ -59,7 +54,6 @@ func TestResigningLeaderLeavesOthersAChance(t *testing.T) {
 		require.NoError(t, b.stop())
 		after(3 * retry)
 		assert.True(t, a.IsLeader(), "but not forever")
-		w.finish(t)
 	})
 }
 
@@ -73,39 +67,34 @@ func TestResignDuringClaimReleasesWithoutWork(t *testing.T) {
 		"a slow reply": {slowReply, handOver}, "a lost reply": {lostReply, handOver},
 		"a slow reply, of a slot": {slowReply, revoke}, "a lost reply, of a slot": {lostReply, revoke},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.plan = func(call call) (fault, time.Duration) {
-					if call.op == "create" {
-						return c.fault, time.Second
-					}
-					return slowReply, time.Second
+		subWorld(t, name, func(t *testing.T, w *world) {
+			w.plan = func(call call) (fault, time.Duration) {
+				if call.op == "create" {
+					return c.fault, time.Second
 				}
-				a := w.join(t, "a", nil)
-				a.start()
-				after(1500 * time.Millisecond) // the claim is under way, or its outcome is read
-				require.NotNil(t, w.entry)
-				c.resign(t, a)
-				after(retry)
-				assert.Zero(t, w.led())
-				assert.False(t, a.IsLeader())
-				rec := w.read()
-				assert.Empty(t, rec.Holder)
-				assert.Equal(t, "b", rec.Preferred)
-				w.heal()
-				a.Admit()
-				after(time.Minute)
-				assert.True(t, a.IsLeader(), "it may take it again, after b has not")
-				w.finish(t)
-			})
+				return slowReply, time.Second
+			}
+			a := w.join(t, "a", nil)
+			a.start()
+			after(1500 * time.Millisecond) // the claim is under way, or its outcome is read
+			require.NotNil(t, w.entry)
+			c.resign(t, a)
+			after(retry)
+			assert.Zero(t, w.led())
+			assert.False(t, a.IsLeader())
+			rec := w.read()
+			assert.Empty(t, rec.Holder)
+			assert.Equal(t, "b", rec.Preferred)
+			w.heal()
+			a.Admit()
+			after(time.Minute)
+			assert.True(t, a.IsLeader(), "it may take it again, after b has not")
 		})
 	}
 }
 
 func TestResignOfFollowerStaysOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		require.NoError(t, a.Resign(t.Context(), time.Hour))
 		resigned := time.Now()
@@ -114,7 +103,6 @@ func TestResignOfFollowerStaysOut(t *testing.T) {
 		require.Zero(t, w.led())
 		after(1 + 2*latency)
 		require.Equal(t, time.Hour+latency, w.term(t, 1).began.Sub(resigned))
-		w.finish(t)
 	})
 }
 
@@ -123,24 +111,19 @@ func TestLastResignDecidesHowLongElectorStaysOut(t *testing.T) {
 		"Resign":   func(a *party) error { return a.Resign(t.Context(), time.Minute) },
 		"HandOver": func(a *party) error { return a.HandOver(t.Context(), "nobody") },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", nil)
-				require.NoError(t, a.Resign(t.Context(), time.Hour))
-				require.NoError(t, again(a))
-				a.start()
-				after(time.Minute + 2*latency)
-				require.True(t, a.IsLeader())
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.join(t, "a", nil)
+			require.NoError(t, a.Resign(t.Context(), time.Hour))
+			require.NoError(t, again(a))
+			a.start()
+			after(time.Minute + 2*latency)
+			require.True(t, a.IsLeader())
 		})
 	}
 }
 
 func TestResignContinuesAfterCallerGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", unhurried)
 		a.behave = work{drain: time.Minute}.run
 		a.startWith(a.RunOnce)
@@ -153,13 +136,11 @@ func TestResignContinuesAfterCallerGivesUp(t *testing.T) {
 		<-a.done
 		require.NoError(t, a.err, "RunOnce treats it as the end")
 		assert.Empty(t, w.read().Holder)
-		w.finish(t)
 	})
 }
 
 func TestResignWaitsForReleaseInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		a.behave = work{byItself: time.Second, err: errExpected}.run
 		w.plan = on("a", "update", 1, slowReply, 3*time.Second)
@@ -176,13 +157,11 @@ func TestResignWaitsForReleaseInFlight(t *testing.T) {
 		for range 20 {
 			require.NoError(t, a.Resign(over, time.Hour), "there is nothing left to wait for")
 		}
-		w.finish(t)
 	})
 }
 
 func TestDrainAfterResignIsBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.DrainTimeout = 3 * time.Second })
 		a.behave = work{drain: time.Hour}.run
 		a.start()
@@ -192,45 +171,38 @@ func TestDrainAfterResignIsBounded(t *testing.T) {
 		assert.Equal(t, 3*time.Second+latency, time.Since(begin))
 		require.ErrorIs(t, w.term(t, 1).cause, leaderelect.ErrDrainTimeout)
 		assert.Empty(t, w.read().Holder)
-		w.finish(t)
 	})
 }
 
 func TestHandOverGoesToSuccessor(t *testing.T) {
 	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
 		for _, successor := range []string{"a", "c", "d"} { // even if it would not be first otherwise
-			t.Run(what+" to "+successor, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					w := newWorld(t)
-					b := w.join(t, "b", change)
-					b.start()
-					after(time.Second)
-					for _, name := range []string{"a", "c", "d"} {
-						w.join(t, name, change).start()
-						after(300 * time.Millisecond)
-					}
-					require.NoError(t, b.HandOver(t.Context(), successor))
-					released := time.Now()
-					after(3 * retry)
-					second := w.term(t, 2)
-					assert.Equal(t, successor, second.party)
-					if what == "watching" {
-						assert.Less(t, second.began.Sub(released), 2*latency)
-					}
-					after(time.Minute)
-					assert.Equal(t, 2, w.led())
-					w.finish(t)
-				})
+			subWorld(t, what+" to "+successor, func(t *testing.T, w *world) {
+				b := w.join(t, "b", change)
+				b.start()
+				after(time.Second)
+				for _, name := range []string{"a", "c", "d"} {
+					w.join(t, name, change).start()
+					after(300 * time.Millisecond)
+				}
+				require.NoError(t, b.HandOver(t.Context(), successor))
+				released := time.Now()
+				after(3 * retry)
+				second := w.term(t, 2)
+				assert.Equal(t, successor, second.party)
+				if what == "watching" {
+					assert.Less(t, second.began.Sub(released), 2*latency)
+				}
+				after(time.Minute)
+				assert.Equal(t, 2, w.led())
 			})
 		}
 	}
 }
 
 func TestHandOverToAbsentSuccessorGoesToAnyone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, _ := w.pair(t, nil)
 		after(time.Second)
 		require.NoError(t, a.HandOver(t.Context(), "nobody"))
 		after(4 * retry)
@@ -238,29 +210,23 @@ func TestHandOverToAbsentSuccessorGoesToAnyone(t *testing.T) {
 		after(2 * retry)
 		require.Equal(t, 2, w.led())
 		assert.Empty(t, w.read().Preferred, "it is logged only once")
-		w.finish(t)
 	})
 }
 
 func TestHandOverAppliesToOneRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, nil)
 		require.NoError(t, a.HandOver(t.Context(), "a"))
 		assert.Equal(t, "a", w.read().Preferred)
 		after(time.Minute)
 		require.True(t, a.IsLeader())
 		require.NoError(t, a.Resign(t.Context(), 0))
 		assert.Empty(t, w.read().Preferred)
-		w.finish(t)
 	})
 }
 
 func TestResigningLeaderReleasesEvenIfCanceled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false })
 		a.behave = work{drain: 3 * time.Second}.run
 		a.start()
@@ -268,14 +234,12 @@ func TestResigningLeaderReleasesEvenIfCanceled(t *testing.T) {
 		time.AfterFunc(time.Second, func() { a.cancel(context.Canceled) })
 		require.NoError(t, a.Resign(t.Context(), 0))
 		assert.Empty(t, w.read().Holder)
-		w.finish(t)
 	})
 }
 
 func TestErrorOfWorkAfterResignIsReturnedByRunOnce(t *testing.T) {
 	for _, own := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			a := w.join(t, "a", nil)
 			a.behave = func(ctx context.Context, _ *leaderelect.Leadership) error {
 				<-ctx.Done()
@@ -293,7 +257,22 @@ func TestErrorOfWorkAfterResignIsReturnedByRunOnce(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			w.finish(t)
 		})
 	}
+}
+
+func TestTermResignedBeforeWorkIsNotReported(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.plan = on("a", "create", 1, slowReply, time.Second)
+		a := w.join(t, "a", func(cfg *leaderelect.Config) {
+			cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { t.Error("it has not stopped") }
+		})
+		a.start()
+		after(500 * time.Millisecond)
+		require.NoError(t, a.Resign(t.Context(), time.Hour))
+		after(time.Minute)
+		require.Zero(t, w.led())
+		require.Empty(t, w.read().Holder)
+		require.NoError(t, a.stop())
+	})
 }

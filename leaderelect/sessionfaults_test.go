@@ -22,8 +22,8 @@ type sessions struct {
 	held   map[string]session
 	plan   func(op, party string) sessionFault // nil is none
 	ever   map[string]bool                     // sessions that were ever held
-	asked  int                                 // calls of Gone
-	odd    int                                 // calls of Gone for a session that was never held
+	asked  int                                 // calls of AwaitEnd
+	odd    int                                 // calls of AwaitEnd for a session that was never held
 	healed chan struct{}
 }
 
@@ -113,7 +113,7 @@ func (p post) begin(ctx context.Context, op string) (sessionFault, error) {
 		f = p.plan(op, p.party)
 	}
 	healed := p.healed
-	if op == "gone" {
+	if op == "end" {
 		p.asked++
 	}
 	p.mu.Unlock()
@@ -158,13 +158,13 @@ func (p post) Hold(ctx context.Context, name string, held func()) error {
 	return ctx.Err()
 }
 
-func (p post) Gone(ctx context.Context, name string) error {
+func (p post) AwaitEnd(ctx context.Context, name string) error {
 	p.mu.Lock()
 	if !p.ever[name] {
 		p.odd++
 	}
 	p.mu.Unlock()
-	f, err := p.begin(ctx, "gone")
+	f, err := p.begin(ctx, "end")
 	if err != nil || f == sessionLie {
 		return err
 	}
@@ -193,7 +193,7 @@ const (
 )
 
 // troubleSessions makes sessions fail at random.
-func (w *world) troubleSessions(chance *chance, s sessionTrouble) {
+func (w *world) troubleSessions(chance *looptest.Chance, s sessionTrouble) {
 	if s == absent {
 		return
 	}
@@ -201,20 +201,20 @@ func (w *world) troubleSessions(chance *chance, s sessionTrouble) {
 	if s == honest {
 		faults = sessionLie
 	}
-	odds := chance.float() / 2
+	odds := chance.Float() / 2
 	w.sessions.do(func(string, string) sessionFault {
-		if chance.float() > odds {
+		if chance.Float() > odds {
 			return sessionFine
 		}
-		return sessionFault(chance.upTo(int(faults)))
+		return sessionFault(chance.UpTo(int(faults)))
 	})
 	if s == honest {
 		return
 	}
 	w.early = s == lossy || s == mixed
 	for _, p := range w.parties {
-		for range 2 + chance.upTo(8) {
-			time.AfterFunc(chance.duration(sessionsAreLost), func() { w.sessions.drop(p.name) })
+		for range 2 + chance.UpTo(8) {
+			time.AfterFunc(chance.Duration(sessionsAreLost), func() { w.sessions.drop(p.name) })
 		}
 	}
 }

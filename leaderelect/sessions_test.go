@@ -3,7 +3,6 @@ package leaderelect_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -33,8 +32,7 @@ func pairOf(t *testing.T, w *world, change func(name string) func(*leaderelect.C
 func TestFollowerTakesOverImmediatelyOnlyWithSessions(t *testing.T) {
 	for name, change := range map[string]func(*leaderelect.Config){"polling": func(*leaderelect.Config) {}, "watching": watched} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) {
 					return func(cfg *leaderelect.Config) { change(cfg); present(w, name)(cfg) }
 				})
@@ -43,25 +41,22 @@ func TestFollowerTakesOverImmediatelyOnlyWithSessions(t *testing.T) {
 				require.True(t, b.IsLeader())
 				assert.Equal(t, latency/2+latency+latency, w.term(t, 2).began.Sub(died), "it is notified, reads, and claims")
 				assert.Positive(t, w.refusals(), "writes of a in flight")
-				w.finish(t)
+				assert.Equal(t, 1, w.sessions.asked, "it waits in one call")
 			})
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
+			inWorld(t, func(t *testing.T, w *world) {
 				_, b := pairOf(t, w, func(string) func(*leaderelect.Config) { return change })
 				last := w.history()[len(w.history())-1].at
 				w.crash("a")
 				after(time.Minute)
 				require.True(t, b.IsLeader())
 				assert.GreaterOrEqual(t, w.term(t, 2).began.Sub(last), lease)
-				w.finish(t)
 			})
 		})
 	}
 }
 
 func TestLiveLeaderWithoutSessionIsNotReplaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		first := w.read().Session
 		require.NotEmpty(t, first)
@@ -79,19 +74,17 @@ func TestLiveLeaderWithoutSessionIsNotReplaced(t *testing.T) {
 		died := w.crash("a")
 		after(time.Second)
 		assert.Less(t, w.term(t, 2).began.Sub(died), 4*latency, "the new session is used")
-		w.finish(t)
 	})
 }
 
 func TestLeaderReplacedAfterSessionLossIsFencedUntilItStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		w.cut("a", 3*time.Second) // so that it does not say in time that it lives
 		w.sessions.drop("a")
 		after(time.Second)
 		require.True(t, b.IsLeader())
-		require.True(t, a.IsLeader(), "two lead, because a cannot know")
+		require.True(t, a.IsLeader(), "two lead, because a cannot notice")
 		refused := w.refusals()
 		after(6 * time.Second)
 		require.False(t, a.IsLeader())
@@ -101,37 +94,31 @@ func TestLeaderReplacedAfterSessionLossIsFencedUntilItStops(t *testing.T) {
 		assert.Less(t, log.returned.Sub(w.term(t, 2).began), 2*request+retry)
 		after(time.Minute)
 		require.Equal(t, 2, w.led())
-		w.finish(t)
 	})
 }
 
 func TestUnfencedLeaderIsNotReplacedEarly(t *testing.T) {
 	for what, fenced := range map[string]bool{"not said": false, "said": true} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) {
-					return func(cfg *leaderelect.Config) {
-						present(w, name)(cfg)
-						cfg.Fenced = fenced || name == "b" // b is of the next version, in which the flag is set
-					}
-				})
-				require.Equal(t, fenced, w.read().Fenced)
-				w.cut("a", 3*time.Second) // so that it does not say in time that it lives
-				w.sessions.drop("a")
-				after(time.Second)
-				assert.True(t, a.IsLeader())
-				assert.Equal(t, fenced, b.IsLeader())
-				after(lease)
-				w.finish(t)
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) {
+				return func(cfg *leaderelect.Config) {
+					present(w, name)(cfg)
+					cfg.Fenced = fenced || name == "b" // b is of the next version, in which the flag is set
+				}
 			})
+			require.Equal(t, fenced, w.read().Fenced)
+			w.cut("a", 3*time.Second) // so that it does not say in time that it lives
+			w.sessions.drop("a")
+			after(time.Second)
+			assert.True(t, a.IsLeader())
+			assert.Equal(t, fenced, b.IsLeader())
+			after(lease)
 		})
 	}
 }
 
 func TestUnfencedWorkWaitsAfterEarlyTakeover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		c := w.join(t, "c", func(cfg *leaderelect.Config) { present(w, "c")(cfg); cfg.Fenced = false })
 		c.start()
@@ -142,46 +129,40 @@ func TestUnfencedWorkWaitsAfterEarlyTakeover(t *testing.T) {
 		require.True(t, b.IsLeader())
 		require.NoError(t, b.stop(), "it releases")
 		released := time.Now()
-		require.True(t, a.IsLeader(), "it does not know")
+		require.True(t, a.IsLeader(), "it has not noticed")
 		after(lease - time.Second)
 		require.False(t, a.IsLeader())
 		require.False(t, c.IsLeader())
 		after(2 * retry)
 		require.True(t, c.IsLeader())
 		assert.GreaterOrEqual(t, w.term(t, 3).began.Sub(released), lease-latency)
-		w.finish(t)
 	})
 }
 
 func TestUnheldSessionIsNeverMissed(t *testing.T) {
 	for name, f := range map[string]sessionFault{"an error": sessionError, "a stall": sessionStall, "a hang": sessionHang} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.sessions.do(func(op, _ string) sessionFault {
-					if op == "hold" {
-						return f
-					}
-					return sessionLie
-				})
-				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
-				assert.Empty(t, w.read().Session)
-				assert.Zero(t, w.sessions.asked)
-				assert.Equal(t, 1, w.led())
-				require.True(t, a.IsLeader())
-				crashAndWaitForTheLease(t, w, b)
-				w.finish(t)
+		subWorld(t, name, func(t *testing.T, w *world) {
+			w.sessions.do(func(op, _ string) sessionFault {
+				if op == "hold" {
+					return f
+				}
+				return sessionLie
 			})
+			a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
+			assert.Empty(t, w.read().Session)
+			assert.Zero(t, w.sessions.asked)
+			assert.Equal(t, 1, w.led())
+			require.True(t, a.IsLeader())
+			crashAndWaitForTheLease(t, w, b)
 		})
 	}
 }
 
 func TestFailingSessionsOnlyCostTime(t *testing.T) {
 	crashed := func(t *testing.T, f sessionFault, healAfter time.Duration) (took time.Duration) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			w.sessions.do(func(op, _ string) sessionFault {
-				if op == "gone" {
+				if op == "end" {
 					return f
 				}
 				return sessionFine
@@ -194,7 +175,6 @@ func TestFailingSessionsOnlyCostTime(t *testing.T) {
 			after(2 * lease)
 			require.True(t, b.IsLeader())
 			took = w.term(t, 2).began.Sub(last)
-			w.finish(t)
 		})
 		return took
 	}
@@ -208,12 +188,9 @@ func TestFailingSessionsOnlyCostTime(t *testing.T) {
 }
 
 func TestRecordNamesSessionOnceHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.sessions.do(func(string, string) sessionFault { return sessionError })
-		a := w.join(t, "a", present(w, "a"))
-		a.start()
-		after(time.Second)
+		w.leader(t, present(w, "a"))
 		w.sessions.heal()
 		require.Empty(t, w.read().Session)
 		begin := time.Now()
@@ -224,28 +201,24 @@ func TestRecordNamesSessionOnceHeld(t *testing.T) {
 		history := w.history()
 		n := len(history)
 		assert.Less(t, history[n-1].at.Sub(history[n-2].at), retry/2, "it does not wait for the next renewal")
-		w.finish(t)
 	})
 }
 
 func TestFirstClaimNamesSessionIfAvailable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.sessions.do(func(string, string) sessionFault { return sessionSlow })
 		w.join(t, "a", present(w, "a")).start()
 		after(time.Minute)
 		assert.NotEmpty(t, w.history()[0].rec().Session)
 		assert.Equal(t, time.Second+2*latency, w.at(w.term(t, 1).began))
-		w.finish(t)
 	})
 }
 
 func TestFalseSessionLossCausesAtMostOneTakeoverPerLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.acts, w.early = true, true
 		w.sessions.do(func(op, _ string) sessionFault {
-			if op == "gone" {
+			if op == "end" {
 				return sessionLie
 			}
 			return sessionFine
@@ -258,13 +231,11 @@ func TestFalseSessionLossCausesAtMostOneTakeoverPerLease(t *testing.T) {
 		after(length)
 		assert.Greater(t, w.led(), 10)
 		assert.LessOrEqual(t, w.led(), 1+2*int(length/lease+1))
-		w.finish(t)
 	})
 }
 
 func TestEndedElectorWithoutReleaseNeedsNoWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		keep := func(name string) func(*leaderelect.Config) {
 			return func(cfg *leaderelect.Config) { cfg.ReleaseOnCancel = false; present(w, name)(cfg) }
 		}
@@ -275,7 +246,6 @@ func TestEndedElectorWithoutReleaseNeedsNoWait(t *testing.T) {
 		require.NoError(t, a.stop())
 		after(4 * latency)
 		require.True(t, b.IsLeader())
-		w.finish(t)
 	})
 }
 
@@ -293,27 +263,22 @@ func TestEndOfSessionAnnouncesRelease(t *testing.T) {
 		"when it resigns":         func(t *testing.T, a *party) { require.NoError(t, a.Resign(t.Context(), 0)) },
 		"when it hands over":      func(t *testing.T, a *party) { require.NoError(t, a.HandOver(t.Context(), "b")) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
-				w.mu.Lock()
-				w.early = false
-				w.mu.Unlock()
-				begin := time.Now()
-				leave(t, a)
-				after(time.Second)
-				require.True(t, b.IsLeader())
-				assert.Equal(t, latency+latency/2+latency+latency, w.term(t, 2).began.Sub(begin), "a releases, b is notified, reads, and claims")
-				w.finish(t)
-			})
+		subWorld(t, name, func(t *testing.T, w *world) {
+			a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
+			w.mu.Lock()
+			w.early = false
+			w.mu.Unlock()
+			begin := time.Now()
+			leave(t, a)
+			after(time.Second)
+			require.True(t, b.IsLeader())
+			assert.Equal(t, latency+latency/2+latency+latency, w.term(t, 2).began.Sub(begin), "a releases, b is notified, reads, and claims")
 		})
 	}
 }
 
 func TestLeaderHoldsNewSessionAfterRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		first := w.read().Session
 		require.NoError(t, a.Resign(t.Context(), 0))
@@ -327,43 +292,53 @@ func TestLeaderHoldsNewSessionAfterRelease(t *testing.T) {
 		assert.NotEmpty(t, w.read().Session)
 		assert.NotEqual(t, first, w.read().Session)
 		assert.Equal(t, 3, w.led())
-		w.finish(t)
 	})
 }
 
-// lingers is Sessions that holds a session for longer than it should.
-type lingers struct{ post }
+// slowHold is Sessions whose Hold ignores its context for a while: before it opens a session, or at its end.
+type slowHold struct {
+	post
+	opens, ends time.Duration
+}
 
-func (l lingers) Hold(ctx context.Context, session string, held func()) error {
-	err := l.post.Hold(ctx, session, held)
-	time.Sleep(10 * time.Second)
+func (s slowHold) Hold(ctx context.Context, session string, held func()) error {
+	time.Sleep(s.opens)
+	err := s.post.Hold(context.WithoutCancel(ctx), session, func() {
+		held()
+		go func() { // ends with ctx
+			<-ctx.Done()
+			s.drop(s.party)
+		}()
+	})
+	time.Sleep(s.ends)
 	return err
 }
 
 func TestReleasedSessionIsNotReused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Sessions = lingers{post{w.sessions, "a"}} })
-		a.start()
-		after(time.Second)
-		first := w.read().Session
-		require.NotEmpty(t, first)
-		require.NoError(t, a.Resign(t.Context(), 0))
-		after(3 * retry)
-		require.True(t, a.IsLeader())
-		assert.Empty(t, w.read().Session)
-		after(10 * time.Second)
-		assert.NotEmpty(t, w.read().Session)
-		assert.NotEqual(t, first, w.read().Session)
-		require.ErrorIs(t, a.stop(), leaderelect.ErrStoreStuck)
-		after(10 * time.Second)
-		w.finish(t)
-	})
+	for what, slow := range map[string]slowHold{"it ends late": {ends: 10 * time.Second}, "it is opened late": {opens: 10 * time.Second, ends: 10 * time.Second}} {
+		subWorld(t, what, func(t *testing.T, w *world) {
+			slow.post = post{w.sessions, "a"}
+			a := w.leader(t, func(cfg *leaderelect.Config) { cfg.Sessions = slow })
+			after(retry)
+			first := w.read().Session
+			require.Equal(t, slow.opens == 0, first != "")
+			require.NoError(t, a.Resign(t.Context(), 0))
+			after(4 * retry)
+			require.True(t, a.IsLeader())
+			assert.Empty(t, w.read().Session)
+			after(slow.opens)
+			assert.Empty(t, w.read().Session)
+			after(slow.opens + slow.ends)
+			assert.NotEmpty(t, w.read().Session)
+			assert.NotEqual(t, first, w.read().Session)
+			require.ErrorIs(t, a.stop(), leaderelect.ErrStoreStuck)
+			after(time.Minute)
+		})
+	}
 }
 
 func TestEarlyTakeoverNeedsFreshRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		died := w.crash("a")
 		w.mu.Lock()
@@ -375,16 +350,14 @@ func TestEarlyTakeoverNeedsFreshRead(t *testing.T) {
 		}
 		w.mu.Unlock()
 		after(3 * time.Second)
-		require.Equal(t, 1, w.led(), "b knows that the session has ended, but not the record")
+		require.Equal(t, 1, w.led(), "b has noticed the end of the session, but not read the record")
 		after(3 * time.Second)
 		require.Equal(t, 2, w.led())
-		w.finish(t)
 	})
 }
 
 func TestAmbiguousEarlyClaimDoesNotDelayTakeover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
 		died, lost := w.crash("a"), false
 		w.mu.Lock()
@@ -402,57 +375,32 @@ func TestAmbiguousEarlyClaimDoesNotDelayTakeover(t *testing.T) {
 		after(lease)
 		require.True(t, b.IsLeader())
 		assert.Less(t, w.term(t, 2).began.Sub(died), lease+time.Second, "b has read the record before a died")
-		w.finish(t)
-	})
-}
-
-func TestLostSessionReplacesNobodyWithoutFenced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return hinted(w, name) })
-		w.mu.Lock()
-		w.early = false
-		w.mu.Unlock()
-		w.cut("a", 3*time.Second)
-		w.sessions.drop("a")
-		after(time.Minute)
-		require.True(t, a.IsLeader())
-		require.Equal(t, 1, w.led())
-
-		crashAndWaitForTheLease(t, w, b)
-		w.finish(t)
 	})
 }
 
 func TestRunWaitsForSessionsAndReportsDelay(t *testing.T) {
-	for name, op := range map[string]string{"of Hold": "hold", "of Gone": "gone"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.sessions.do(func(o, party string) sessionFault {
-					if o == op && party == "b" {
-						return sessionHang
-					}
-					return sessionFine
-				})
-				_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
-				begin := time.Now()
-				require.ErrorIs(t, b.stop(), leaderelect.ErrStoreStuck)
-				assert.Equal(t, grace, time.Since(begin))
-				w.finish(t)
+	for name, op := range map[string]string{"of Hold": "hold", "of AwaitEnd": "end"} {
+		subWorld(t, name, func(t *testing.T, w *world) {
+			w.sessions.do(func(o, party string) sessionFault {
+				if o == op && party == "b" {
+					return sessionHang
+				}
+				return sessionFine
 			})
+			_, b := pairOf(t, w, func(name string) func(*leaderelect.Config) { return present(w, name) })
+			begin := time.Now()
+			require.ErrorIs(t, b.stop(), leaderelect.ErrStoreStuck)
+			assert.Equal(t, grace, time.Since(begin))
 		})
 	}
 }
 
 func TestPanickingSessionsIsAFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := pairOf(t, w, func(name string) func(*leaderelect.Config) {
 			return func(cfg *leaderelect.Config) { cfg.Sessions, cfg.Fenced = panics{}, true }
 		})
 		require.True(t, a.IsLeader())
-		w.finish(t)
 	})
 }
 
@@ -460,7 +408,7 @@ func TestPanickingSessionsIsAFailure(t *testing.T) {
 type panics struct{}
 
 func (panics) Hold(_ context.Context, _ string, held func()) error { held(); panic("on purpose") }
-func (panics) Gone(context.Context, string) error                  { panic("on purpose") }
+func (panics) AwaitEnd(context.Context, string) error              { panic("on purpose") }
 
 // crashAndWaitForTheLease crashes the leader a, and checks that b takes over when the lease has expired, and not before.
 func crashAndWaitForTheLease(t *testing.T, w *world, b *party) {

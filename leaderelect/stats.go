@@ -20,7 +20,7 @@ type Stats struct {
 func (e *Elector) Stats() Stats {
 	e.mu.Lock()
 	l := e.current
-	s := Stats{Terms: e.terms, Lost: e.lost, Watching: e.watch.Live(), LastError: e.health.lastError()}
+	s := Stats{Terms: e.terms, Lost: e.lost, Watching: e.watch.works(), LastError: e.health.lastError()}
 	e.mu.Unlock()
 	if l != nil {
 		s.Leading, s.Term, s.Deadline = l.Err() == nil, l.term, l.Deadline()
@@ -32,6 +32,7 @@ func (e *Elector) Stats() Stats {
 // value is that of a run in which the store was not called yet.
 type health struct {
 	answered bool    // some read had a clear reply
+	wrote    bool    // some write had one
 	reads    failing // the last reads, if they have failed
 	writes   failing // the last writes, if they have failed; empty if the last read has failed too
 }
@@ -61,6 +62,7 @@ func (f *failing) note(err error) {
 func (h *health) note(operation string, err error) {
 	if operation != "get" {
 		h.writes.note(err)
+		h.wrote = h.wrote || h.writes.err == nil
 		return
 	}
 	h.reads.note(err)
@@ -79,29 +81,22 @@ func (h *health) lastError() error {
 	return h.reads.err
 }
 
-// check returns an error if, for longer than patience, no read has ever had a reply, or reads have replies and writes have
+// check returns an error if, for longer than limit, no read has ever had a reply, or reads have replies and writes have
 // none. Then the store probably cannot work. An outage of a store that has worked is no error, because a restart of the
 // process would not help.
-func (h *health) check(patience time.Duration) error {
+func (h *health) check(limit time.Duration) error {
 	switch {
-	case !h.answered && h.reads.lasts() > patience:
+	case !h.answered && h.reads.lasts() > limit:
 		return fmt.Errorf("the store has never answered, for %s: %w", h.reads.lasts(), h.reads.err)
-	case h.writes.lasts() > patience:
+	case h.writes.lasts() > limit:
 		return fmt.Errorf("the store answers reads but no writes, for %s: %w", h.writes.lasts(), h.writes.err)
 	}
 	return nil
 }
 
-// noteCall notes how a call of the store ended.
-func (e *Elector) noteCall(operation string, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.health.note(operation, err)
-}
-
-// noteTold notes that a watch has reported the record, which is as good as a read. If the record is held, another elector
+// noteReported notes that a watch has reported the record, which is as good as a read. If the record is held, another elector
 // can write.
-func (e *Elector) noteTold(held bool) {
+func (e *Elector) noteReported(held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.health.note("get", nil)

@@ -3,6 +3,8 @@ package leaderelect_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,20 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 )
 
 func TestLeaderReturnsLastSeenLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		metadata := map[string]string{"address": "10.0.0.7"}
 		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.Metadata = metadata })
 		metadata["address"] = "changed after New"
 		b := w.join(t, "b", nil)
 		for _, p := range w.parties {
-			_, known := p.Leader()
-			require.False(t, known)
+			_, ok := p.Leader()
+			require.False(t, ok)
 			require.False(t, p.IsLeader())
-			require.NoError(t, p.Check(0))
+			require.NoError(t, p.Check())
 		}
 		began := time.Now()
 		startBoth(a, b)
@@ -36,8 +38,8 @@ func TestLeaderReturnsLastSeenLeader(t *testing.T) {
 		want.Since = first.Since
 		assert.WithinDuration(t, began, want.Since, 100*time.Millisecond)
 		for _, p := range w.parties {
-			got, known := p.Leader()
-			require.True(t, known)
+			got, ok := p.Leader()
+			require.True(t, ok)
 			require.Equal(t, want, got)
 			got.Metadata["address"] = "a copy"
 		}
@@ -49,41 +51,16 @@ func TestLeaderReturnsLastSeenLeader(t *testing.T) {
 		b.cancel(context.Canceled)
 		<-b.done
 		require.NoError(t, a.stop())
-		_, known := a.Leader()
-		assert.False(t, known, "it was released")
+		_, ok := a.Leader()
+		assert.False(t, ok, "it was released")
 		assert.False(t, a.IsLeader())
-		_, known = b.Leader()
-		assert.True(t, known, "it has not read since")
-		w.finish(t)
-	})
-}
-
-func TestCheckFailsOnlyWhenWorkOutlivesItsLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.behave = work{linger: time.Minute}.run
-		a.start()
-		after(20 * time.Second)
-		require.NoError(t, a.Check(0))
-		w.cut("a", time.Hour)
-		last := w.term(t, 1).leadership.Deadline().Add(-renew)
-		after(time.Until(last.Add(lease)))
-		require.NoError(t, a.Check(0))
-		after(1)
-		require.ErrorContains(t, a.Check(0), `"lease": failed to renew leadership for 15.000000001s`)
-		require.NoError(t, a.Check(time.Second))
-		after(time.Second)
-		require.Error(t, a.Check(time.Second))
-		after(2 * time.Minute)
-		require.NoError(t, a.Check(0), "the work has returned")
-		w.finish(t)
+		_, ok = b.Leader()
+		assert.True(t, ok, "it has not read since")
 	})
 }
 
 func TestRecordIsReadableJSON(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			cfg.LeaseDuration = 15*time.Second + 1 // in the record it is rounded up, never down
 			cfg.Metadata = map[string]string{"zone": "b"}
@@ -103,6 +80,57 @@ func TestRecordIsReadableJSON(t *testing.T) {
 			"metadata": map[string]any{"zone": "b"},
 		}, fields)
 		assert.Equal(t, uint64(1), e.Term)
-		w.finish(t)
+	})
+}
+
+func TestHolderReturnsLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := memlease.New()
+		_, err := leaderelect.Holder(t.Context(), leases, "lease")
+		require.ErrorIs(t, err, leaderelect.ErrNotFound)
+
+		e, err := leaderelect.New(leaderelect.Config{
+			Store: leases, Key: "lease", Identity: "me", Metadata: map[string]string{"address": "here"},
+			Logger: slog.New(slog.DiscardHandler),
+			OnStartedLeading: func(context.Context, *leaderelect.Leadership) error {
+				leader, err := leaderelect.Holder(t.Context(), leases, "lease")
+				require.NoError(t, err)
+				require.Equal(t, "me", leader.Identity)
+				require.EqualValues(t, 1, leader.Term)
+				require.Equal(t, map[string]string{"address": "here"}, leader.Metadata)
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		require.NoError(t, e.RunOnce(t.Context()))
+		_, err = leaderelect.Holder(t.Context(), leases, "lease")
+		require.ErrorIs(t, err, leaderelect.ErrNotFound, "the lease was released")
+		leases.Put(leaderelect.Entry{Key: "lease", Value: []byte("{"), Term: 7})
+		_, unreadable := leaderelect.Holder(t.Context(), leases, "lease")
+		require.Error(t, unreadable)
+		require.NotErrorIs(t, unreadable, leaderelect.ErrNotFound, "it is unknown whether it is held")
+		require.EqualError(t, err, fmt.Sprintf("leaderelect: read the holder of %q: the lease is free: %v", "lease", leaderelect.ErrNotFound))
+	})
+}
+
+func TestStatsCountEvents(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.join(t, "a", watched)
+		assert.Equal(t, leaderelect.Stats{}, a.Stats())
+		a.start()
+		after(time.Second)
+		l := w.term(t, 1).leadership
+		assert.Equal(t, leaderelect.Stats{Leading: true, Term: 1, Deadline: l.Deadline(), Terms: 1, Watching: true}, a.Stats())
+		w.cut("a", renew)
+		after(renew + time.Second)
+		stats := a.Stats()
+		assert.ErrorContains(t, stats.LastError, "no reply in time")
+		stats.LastError = nil
+		assert.Equal(t, leaderelect.Stats{Terms: 1, Lost: 1, Watching: true}, stats)
+		after(request + retry) // a read was under way when the network came back
+		assert.Equal(t, uint64(2), a.Stats().Terms)
+		assert.Equal(t, uint64(2), a.Stats().Term)
+		require.NoError(t, a.stop())
+		assert.Equal(t, leaderelect.Stats{Terms: 2, Lost: 1}, a.Stats())
 	})
 }

@@ -3,7 +3,6 @@ package leaderelect_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -13,11 +12,8 @@ import (
 )
 
 func TestErrCountsTimeSuspended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, nil)
 		l := w.term(t, 1).leadership
 		left := time.Until(l.Deadline())
 		l.Suspend(left - time.Millisecond)
@@ -31,13 +27,11 @@ func TestErrCountsTimeSuspended(t *testing.T) {
 		after(retry)
 		require.ErrorIs(t, context.Cause(l.Context()), leaderelect.ErrLeaseExpired, "the next renewal was not made")
 		assert.False(t, w.term(t, 1).returned.IsZero())
-		w.finish(t)
 	})
 }
 
 func TestRenewalAfterSuspendCountsFromSendTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = on("a", "update", 1, slowReply, 3*time.Second)
 		a := w.join(t, "a", patient)
 		a.start()
@@ -48,7 +42,6 @@ func TestRenewalAfterSuspendCountsFromSendTime(t *testing.T) {
 		after(3 * time.Second) // the reply
 		require.NoError(t, l.Err())
 		assert.InDelta(t, 0, w.at(l.Deadline())-(latency+retry+3*time.Second+latency+renew), float64(time.Millisecond))
-		w.finish(t)
 	})
 }
 
@@ -57,5 +50,27 @@ func BenchmarkErr(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		_ = l.Err()
+	}
+}
+
+func TestSuspendedLeaderDoesNothingOnResume(t *testing.T) {
+	for what, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.acts = true
+			a, b := w.pair(t, change)
+			after(5 * time.Second)
+			l := w.term(t, 1).leadership
+			w.pause("a", 22*time.Second)
+			after(21 * time.Second)
+			require.True(t, b.IsLeader())
+			require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired, "Err is right, even without timers")
+			require.False(t, a.IsLeader())
+			after(time.Second)
+			require.Error(t, l.Context().Err())
+			assert.False(t, w.term(t, 1).returned.IsZero(), "it has stopped when it resumes")
+			after(time.Minute)
+			assert.True(t, b.IsLeader())
+			assert.Equal(t, 2, w.led())
+		})
 	}
 }

@@ -2,9 +2,10 @@ package leaderelect_test
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -16,61 +17,34 @@ import (
 // pause is the jitter before a takeover, with the Rand of the tests.
 const pause = 25 * time.Millisecond
 
-func TestEmptyStoreIsTakenWithTermOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.join(t, "a", nil).start()
-		after(2 * latency)
-		first := w.term(t, 1)
-		assert.Equal(t, 2*latency, w.at(first.began))
-		assert.Equal(t, uint64(1), first.term)
-		w.finish(t)
-	})
-}
-
 func TestTakeoverWaitsRecordsLeaseFromReply(t *testing.T) {
 	for what, c := range map[string]struct {
 		millis int64
 		want   time.Duration
 	}{
 		"longer than ours":  {30_000, 30 * time.Second},
+		"longer than any":   {math.MaxInt64, 24 * time.Hour},
 		"shorter than ours": {5_000, 5 * time.Second},
 		"none":              {0, lease},
 		"negative":          {-1, lease},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: c.millis})
-				w.plan = on("a", "get", 1, slowReply, 3*time.Second)
-				w.join(t, "a", patient).start()
-				seen := 3*time.Second + latency
-				after(seen + c.want + pause - 1)
-				require.Equal(t, uint64(6), w.read().Term)
-				after(1 + latency)
-				first := w.term(t, 1)
-				assert.Equal(t, uint64(7), first.term)
-				assert.Equal(t, seen+c.want+pause+latency, w.at(first.began))
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: c.millis})
+			w.plan = on("a", "get", 1, slowReply, 3*time.Second)
+			w.join(t, "a", patient).start()
+			seen := 3*time.Second + latency
+			after(seen + c.want + pause - 1)
+			require.Equal(t, uint64(6), w.read().Term)
+			after(1 + latency)
+			first := w.term(t, 1)
+			assert.Equal(t, uint64(7), first.term)
+			assert.Equal(t, seen+c.want+pause+latency, w.at(first.began))
 		})
 	}
 }
 
-func TestHugeLeaseDurationIsNotTaken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.write(record{Holder: "x", Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: math.MaxInt64})
-		w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = renew / 2 }).start()
-		after(time.Hour)
-		require.Zero(t, w.led())
-		w.finish(t)
-	})
-}
-
 func TestUnseenRenewalPreventsTakeover(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 		a.start()
 		after(time.Second)
@@ -84,38 +58,11 @@ func TestUnseenRenewalPreventsTakeover(t *testing.T) {
 		after(2 * time.Minute)
 		assert.True(t, a.IsLeader())
 		assert.Equal(t, 1, w.led())
-		w.finish(t)
-	})
-}
-
-func TestFollowerSeeingRenewalsNeverTakesOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
-		startBoth(a, b)
-		after(10 * time.Minute)
-		assert.True(t, a.IsLeader())
-		for _, c := range w.history() {
-			require.Equal(t, "a", c.party)
-		}
-		w.finish(t)
-	})
-}
-
-func TestReleasedLeaseIsFreeImmediately(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.write(record{Incarnation: "x", Term: 6, Renewal: 9, LeaseMillis: 15_000})
-		w.join(t, "a", nil).start()
-		after(2 * latency)
-		assert.Equal(t, uint64(7), w.term(t, 1).term)
-		w.finish(t)
 	})
 }
 
 func TestElectorRetakesOwnExpiredLeaseWithNextTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = func(c call) (fault, time.Duration) {
 			if at := w.at(c.now); at > time.Second && at < renew+time.Second {
 				return lostRequest, 0
@@ -129,27 +76,51 @@ func TestElectorRetakesOwnExpiredLeaseWithNextTerm(t *testing.T) {
 		second := w.term(t, 2)
 		assert.Equal(t, uint64(2), second.term)
 		assert.Equal(t, end+retry*11/10+2*latency, w.at(second.began), "at the first successful read")
-		w.finish(t)
 	})
 }
 
-func TestUnreadableRecordIsReplacedAfterLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.mu.Lock()
-		w.putLocked("foreigner", leaderelect.Entry{Key: key, Value: []byte(`{"term": "ten"`), Term: 10})
-		w.mu.Unlock()
-		a := w.join(t, "a", nil)
-		a.start()
-		after(latency + lease + pause - 1)
-		require.Len(t, w.history(), 1)
-		_, known := a.Leader()
-		assert.False(t, known)
-		after(1 + latency)
-		assert.Equal(t, uint64(11), w.term(t, 1).term)
-		w.forgot = true // the history cannot be read
-		w.finish(t)
-	})
+func TestRestoredRecordWithRaisedTermIsNotOwn(t *testing.T) {
+	for how, change := range map[string]func(*leaderelect.Config){"polling": nil, "watching": watched} {
+		subWorld(t, how, func(t *testing.T, w *world) {
+			a, b := w.join(t, "a", change), w.join(t, "b", change)
+			for _, p := range []*party{a, b} {
+				p.behave = work{linger: stepDown}.run
+			}
+			a.start()
+			after(time.Second)
+			b.start()
+			after(time.Second)
+			require.NoError(t, a.HandOver(t.Context(), "b"))
+			after(5 * retry)
+			require.True(t, b.IsLeader())
+			leads := w.term(t, 2)
+
+			w.meddle(raise, pickOf(w, "a"))
+			restored := time.Now()
+			require.Equal(t, "a", w.read().Holder)
+			require.Equal(t, leads.term+1, w.read().Term)
+			after(lease)
+			assert.Equal(t, 2, w.led(), "nobody takes it earlier")
+			after(retry)
+			next := w.term(t, 3)
+			assert.Equal(t, leads.term+2, next.term, "the term after the raised one")
+			assert.GreaterOrEqual(t, next.began.Sub(restored), lease)
+			assert.ErrorIs(t, w.term(t, 2).cause, leaderelect.ErrLeaseTaken)
+		})
+	}
+}
+
+// pickOf returns the duration by which [raise] picks the records of a party, which has written.
+func pickOf(w *world, party string) time.Duration {
+	incarnations := make(map[string]bool)
+	var own string
+	for _, c := range w.history() {
+		incarnations[c.rec().Incarnation] = true
+		if c.party == party {
+			own = c.rec().Incarnation
+		}
+	}
+	return time.Duration(slices.Index(slices.Sorted(maps.Keys(incarnations)), own)) * time.Millisecond
 }
 
 func TestForgetfulStoreIsDistrustedForOneLease(t *testing.T) {
@@ -167,67 +138,58 @@ func TestForgetfulStoreIsDistrustedForOneLease(t *testing.T) {
 		},
 		"an older unreadable one": func(w *world) { w.write(record{}) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.write(record{Incarnation: "old", Term: 4, Renewal: 1, LeaseMillis: 15_000})
-				w.mu.Lock()
-				w.first = nil
-				w.mu.Unlock()
-				a := w.join(t, "a", nil)
-				a.start()
-				after(5 * time.Second)
-				w.mu.Lock()
-				w.forgot = true
-				w.mu.Unlock()
-				forget(w)
-				require.Equal(t, uint64(5), w.term(t, 1).term)
-				after(retry)
-				first := w.term(t, 1)
-				require.ErrorIs(t, first.leadership.Err(), leaderelect.ErrStoreRegressed)
-				require.ErrorIs(t, first.cause, leaderelect.ErrStoreRegressed)
-				require.ErrorIs(t, context.Cause(first.leadership.Context()), leaderelect.ErrStoreRegressed)
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.write(record{Incarnation: "old", Term: 4, Renewal: 1, LeaseMillis: 15_000})
+			w.mu.Lock()
+			w.first = nil
+			w.mu.Unlock()
+			a := w.join(t, "a", nil)
+			a.start()
+			after(5 * time.Second)
+			w.mu.Lock()
+			w.forgot = true
+			w.mu.Unlock()
+			forget(w)
+			require.Equal(t, uint64(5), w.term(t, 1).term)
+			after(retry)
+			first := w.term(t, 1)
+			require.ErrorIs(t, first.leadership.Err(), leaderelect.ErrStoreRegressed)
+			require.ErrorIs(t, first.cause, leaderelect.ErrStoreRegressed)
+			require.ErrorIs(t, context.Cause(first.leadership.Context()), leaderelect.ErrStoreRegressed)
 
-				noticed := w.at(first.returned)
-				after(time.Until(first.returned) + latency + lease + pause - 1)
-				require.Equal(t, 1, w.led(), "it waits, even for its own record")
-				after(2 * latency)
-				second := w.term(t, 2)
-				assert.Equal(t, uint64(6), second.term, "after the greatest term seen")
-				assert.Equal(t, noticed+latency+lease+pause+latency, w.at(second.began))
-				w.finish(t)
-			})
+			noticed := w.at(first.returned)
+			after(time.Until(first.returned) + latency + lease + pause - 1)
+			require.Equal(t, 1, w.led(), "it waits, even for its own record")
+			after(2 * latency)
+			second := w.term(t, 2)
+			assert.Equal(t, uint64(6), second.term, "after the greatest term seen")
+			assert.Equal(t, noticed+latency+lease+pause+latency, w.at(second.began))
 		})
 	}
 }
 
 func TestFollowerIgnoresOlderRecordOfRenewingLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.write(record{Holder: "x", Incarnation: "x", Term: 9, Renewal: 1, LeaseMillis: 15_000})
 		w.mu.Lock()
 		w.forgot = true
 		w.mu.Unlock()
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+		a := w.leader(t, nil)
 		for n := range uint64(20) { // a backup was restored, and one of then leads
 			w.write(record{Holder: "y", Incarnation: "y", Term: 3, Renewal: n, LeaseMillis: 15_000})
 			after(retry)
 		}
 		require.Zero(t, w.led())
-		leader, known := a.Leader()
-		require.True(t, known)
+		leader, ok := a.Leader()
+		require.True(t, ok)
 		assert.Equal(t, "y", leader.Identity)
 		after(lease + 2*retry)
 		assert.Equal(t, uint64(10), w.term(t, 1).term)
-		w.finish(t)
 	})
 }
 
 func TestDeletedRecordIsRecreatedWithNextTermAfterLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.write(record{Incarnation: "x", Term: 6, Renewal: 1, LeaseMillis: 20_000})
 		b := w.join(t, "b", nil)
 		w.plan = on("b", "get", 2, deleteRecord, 0)
@@ -240,14 +202,12 @@ func TestDeletedRecordIsRecreatedWithNextTermAfterLease(t *testing.T) {
 		require.Len(t, w.history(), 2)
 		after(1 + latency)
 		assert.Equal(t, uint64(8), w.term(t, 1).term)
-		w.finish(t)
 	})
 }
 
 func TestFollowersPollEveryRetryPeriodWithJitter(t *testing.T) {
 	for _, random := range []float64{0, 0.25, 0.999} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			var looks []time.Duration
 			w.write(record{Holder: "x", Incarnation: "x", Term: 1, Renewal: 1, LeaseMillis: 60_000})
 			w.plan = func(c call) (fault, time.Duration) {
@@ -262,15 +222,13 @@ func TestFollowersPollEveryRetryPeriodWithJitter(t *testing.T) {
 			}
 			takeover := time.Minute + latency + time.Duration(random*float64(50*time.Millisecond))
 			assert.InDelta(t, takeover, looks[len(looks)-1], 1000, "and up to 50ms before a takeover")
-			w.finish(t)
 		})
 	}
 }
 
 func TestRejectedWritesDoNotIncreaseRequestRate(t *testing.T) {
 	for _, f := range []fault{lostRequest, falseConflict} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inWorld(t, func(t *testing.T, w *world) {
 			writes := 0
 			w.plan = func(c call) (fault, time.Duration) {
 				if c.op == "get" {
@@ -282,18 +240,14 @@ func TestRejectedWritesDoNotIncreaseRequestRate(t *testing.T) {
 			w.join(t, "a", nil).start()
 			after(time.Minute)
 			assert.InDelta(t, time.Minute/retry, writes, 1)
-			w.finish(t)
 		})
 	}
 }
 
 func TestReleaseRemembersForeignTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		w.plan = on("a", "create", 1, stall, 0)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+		a := w.leader(t, nil)
 		w.write(record{Holder: "x", Incarnation: "x", Term: 5, Renewal: 1, LeaseMillis: 15_000})
 		require.NoError(t, a.stop(), "it resolves its claim")
 		w.mu.Lock()
@@ -305,6 +259,32 @@ func TestReleaseRemembersForeignTerm(t *testing.T) {
 		require.Zero(t, w.led(), "an old tombstone is not free")
 		after(time.Second)
 		assert.Equal(t, uint64(6), w.term(t, 1).term)
-		w.finish(t)
+	})
+}
+
+func TestOwnRecordIsNotFreeAfterAnotherHolder(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.write(record{Incarnation: "x", Term: 4, Renewal: 1, LeaseMillis: 15_000})
+		w.join(t, "a", nil).start()
+		after(5 * time.Second)
+		require.Equal(t, uint64(5), w.term(t, 1).term)
+		w.mu.Lock()
+		own := *w.entry
+		w.forgot = true
+		w.mu.Unlock()
+		w.cut("a", renew)
+		after(renew + 2*time.Second)
+		for n := range uint64(4) { // a backup was restored, and y, which has never seen term 5, leads
+			w.write(record{Holder: "y", Incarnation: "y", Term: 3, Renewal: n, LeaseMillis: 15_000})
+			after(retry)
+		}
+		require.Equal(t, 1, w.led())
+		w.mu.Lock()
+		w.putLocked("backup", own) // another backup
+		w.mu.Unlock()
+		after(lease)
+		require.Equal(t, 1, w.led(), "y may still work")
+		after(2 * retry)
+		assert.Equal(t, uint64(6), w.term(t, 2).term)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"iter"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -32,23 +31,19 @@ func countGets(w *world, party string) *int {
 }
 
 func TestWatchingFollowerTakesOverImmediatelyAfterRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair(t, watched)
 		after(time.Minute)
 		require.NoError(t, a.stop())
 		released := w.history()[len(w.history())-1].at
 		after(time.Second)
 		assert.True(t, b.IsLeader())
 		assert.Equal(t, latency/2+latency, w.term(t, 2).began.Sub(released), "it is notified, and claims")
-		w.finish(t)
 	})
 }
 
 func TestCrashIsFollowedByNewLeaderAfterLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.join(t, "a", watched), w.join(t, "b", func(cfg *leaderelect.Config) {
 			watched(cfg)
 			cfg.Rand = func() float64 { return 0.9999 }
@@ -60,13 +55,11 @@ func TestCrashIsFollowedByNewLeaderAfterLease(t *testing.T) {
 		after(lease + 100*time.Millisecond)
 		require.True(t, b.IsLeader())
 		assert.LessOrEqual(t, w.term(t, 2).began.Sub(last), lease+50*time.Millisecond+2*latency)
-		w.finish(t)
 	})
 }
 
 func TestWatchingFollowerDoesNotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		reads := countGets(w, "b")
 		w.join(t, "a", watched).start()
 		after(time.Second)
@@ -76,71 +69,42 @@ func TestWatchingFollowerDoesNotRead(t *testing.T) {
 		assert.Equal(t, 1, *reads)
 		assert.True(t, b.Stats().Watching)
 		assert.Equal(t, 2, w.watches)
-		w.finish(t)
 	})
 }
 
 func TestSilentWatchIsCheckedByReadingAndRestarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.join(t, "a", watched), w.join(t, "b", watched)
-		startBoth(a, b)
+	inWorld(t, func(t *testing.T, w *world) {
+		a, b := w.pair(t, watched)
 		after(time.Minute)
 		require.Equal(t, 2, w.watches)
 		w.mu.Lock()
-		w.mute["b"] = true
+		w.silenced["b"] = true
 		w.mu.Unlock()
-		after(3 * retry) // a renewal, which is not told
+		after(3 * retry) // a renewal, which is not reported
 		require.NoError(t, a.stop())
 		released := time.Now()
 		after(3 * retry)
 		require.True(t, b.IsLeader())
 		assert.LessOrEqual(t, w.term(t, 2).began.Sub(released), retry*22/10+3*latency)
 		assert.Equal(t, 3, w.watches, "a new one, for one that was found silent")
-		w.finish(t)
 	})
 }
 
 func TestNewestEventSurvivesHangingCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		a := w.leader(t, func(cfg *leaderelect.Config) { cfg.RetryPeriod = 4900 * time.Millisecond })
 		b := w.join(t, "b", func(cfg *leaderelect.Config) { watched(cfg); patient(cfg) })
 		w.mu.Lock()
 		w.plan = on("b", "get", 2, stall, 0) // 4.2s after the first renewal, because the second is late
 		w.mu.Unlock()
 		b.start()
-		after(10 * time.Second) // the second renewal is told
+		after(10 * time.Second) // the second renewal is reported
 		require.NoError(t, a.stop())
-		after(2 * time.Second) // the release is told
+		after(2 * time.Second) // the release is reported
 		require.False(t, b.IsLeader(), "the call hangs")
 		after(1500 * time.Millisecond)
 		require.True(t, b.IsLeader(), "as soon as it was given up")
-		w.finish(t)
 	})
-}
-
-func TestSilentWatchDoesNotCauseTakeoverOfRenewedLease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.join(t, "a", watched).start()
-		after(time.Second)
-		b := w.join(t, "b", func(cfg *leaderelect.Config) { cfg.Store = deafLink{cfg.Store.(link)} })
-		b.start()
-		after(10 * time.Minute)
-		assert.Equal(t, 1, w.led())
-		assert.False(t, b.Stats().Watching)
-		w.finish(t)
-	})
-}
-
-// deafLink has a watch that reports nothing.
-type deafLink struct{ link }
-
-func (deafLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Entry, error] {
-	return func(func(leaderelect.Entry, error) bool) { <-ctx.Done() }
 }
 
 func TestBrokenWatchIsRestartedWhilePolling(t *testing.T) {
@@ -149,24 +113,18 @@ func TestBrokenWatchIsRestartedWhilePolling(t *testing.T) {
 		"end":   func(int) error { return nil },
 		"panic": func(int) error { panic("on purpose") },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", nil)
-				a.start()
-				after(time.Second)
-				tries := 0
-				b := w.join(t, "b", func(cfg *leaderelect.Config) {
-					cfg.Store = breakingLink{cfg.Store.(link), func() error { tries++; return broken(tries) }}
-				})
-				b.start()
-				after(time.Minute)
-				assert.InDelta(t, time.Minute/(retry*11/10), tries, 1, "not too often")
-				require.NoError(t, a.stop())
-				after(retry * 12 / 10)
-				assert.True(t, b.IsLeader())
-				w.finish(t)
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.leader(t, nil)
+			tries := 0
+			b := w.join(t, "b", func(cfg *leaderelect.Config) {
+				cfg.Store = breakingLink{cfg.Store.(link), func() error { tries++; return broken(tries) }}
 			})
+			b.start()
+			after(time.Minute)
+			assert.InDelta(t, time.Minute/(retry*11/10), tries, 1, "not too often")
+			require.NoError(t, a.stop())
+			after(retry * 12 / 10)
+			assert.True(t, b.IsLeader())
 		})
 	}
 }
@@ -190,26 +148,22 @@ func TestWatchingLeaderStopsImmediatelyWhenReplaced(t *testing.T) {
 		"between renewals":      nil,
 		"while a renewal hangs": from("a", "update", 1, hang),
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				w.plan = plan
-				a := w.join(t, "a", watched)
-				a.start()
-				after(retry + time.Second)
-				l := w.term(t, 1).leadership
-				require.NoError(t, l.Err())
-				w.meddle(foreignWrite, 0)
-				after(latency)
-				require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseTaken)
-				assert.False(t, w.term(t, 1).returned.IsZero())
-				after(renew)
-				leader, known := a.Leader()
-				require.True(t, known)
-				assert.Equal(t, "foreigner", leader.Identity)
-				assert.Equal(t, uint64(1), a.Stats().Lost)
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			w.plan = plan
+			a := w.join(t, "a", watched)
+			a.start()
+			after(retry + time.Second)
+			l := w.term(t, 1).leadership
+			require.NoError(t, l.Err())
+			w.meddle(foreignWrite, 0)
+			after(latency)
+			require.ErrorIs(t, l.Err(), leaderelect.ErrLeaseTaken)
+			assert.False(t, w.term(t, 1).returned.IsZero())
+			after(renew)
+			leader, ok := a.Leader()
+			require.True(t, ok)
+			assert.Equal(t, "foreigner", leader.Identity)
+			assert.Equal(t, uint64(1), a.Stats().Lost)
 		})
 	}
 }
@@ -223,47 +177,48 @@ func TestWatchingLeaderReadsImmediatelyAfterForeignRecord(t *testing.T) {
 		},
 		"nothing inside": func(w *world) { w.write(record{}) },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				a := w.join(t, "a", watched)
-				a.start()
-				after(2*retry + time.Second)
-				l := w.term(t, 1).leadership
-				w.mu.Lock()
-				w.forgot = true
-				w.mu.Unlock()
-				happens(w)
-				after(2 * latency)
-				require.Error(t, l.Err())
-				require.NotErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
-				assert.Equal(t, l.Err(), w.term(t, 1).cause)
-				w.finish(t)
-			})
+		subWorld(t, what, func(t *testing.T, w *world) {
+			a := w.join(t, "a", watched)
+			a.start()
+			after(2*retry + time.Second)
+			l := w.term(t, 1).leadership
+			w.mu.Lock()
+			w.forgot = true
+			w.mu.Unlock()
+			happens(w)
+			after(2 * latency)
+			require.Error(t, l.Err())
+			require.NotErrorIs(t, l.Err(), leaderelect.ErrLeaseExpired)
+			assert.Equal(t, l.Err(), w.term(t, 1).cause)
 		})
 	}
 }
 
 func TestLateEventIsNotAForgetfulStore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		a := w.join(t, "a", nil)
-		a.start()
-		after(time.Second)
+	inWorld(t, func(t *testing.T, w *world) {
+		gets := countGets(w, "b")
+		reads := func() int {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return *gets
+		}
+		a := w.leader(t, nil)
 		first, err := w.load()
 		require.NoError(t, err)
 		late := make(chan leaderelect.Entry)
 		b := w.join(t, "b", func(cfg *leaderelect.Config) { cfg.Store = lateLink{cfg.Store.(link), late} })
 		b.start()
 		after(4 * retry)
+		before := reads()
 		late <- first
+		after(2 * latency)
+		assert.Equal(t, before+1, reads(), "it reads at once")
 		after(4 * retry)
 		require.NoError(t, a.stop())
 		released := time.Now()
 		after(2 * retry)
 		assert.Equal(t, uint64(2), w.term(t, 2).term)
 		assert.Less(t, w.term(t, 2).began.Sub(released), 2*retry, "it was not trusted")
-		w.finish(t)
 	})
 }
 
@@ -289,8 +244,7 @@ func (l lateLink) Watch(ctx context.Context, _ string) iter.Seq2[leaderelect.Ent
 }
 
 func TestHangingWatchIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	inWorld(t, func(t *testing.T, w *world) {
 		forever := make(chan struct{})
 		a := w.join(t, "a", func(cfg *leaderelect.Config) {
 			cfg.Store, cfg.Sessions = stuckLink{cfg.Store.(link), forever}, post{w.sessions, "a"}
@@ -303,7 +257,6 @@ func TestHangingWatchIsReported(t *testing.T) {
 		assert.NotContains(t, err.Error(), "Sessions", "they have ended meanwhile")
 		assert.Equal(t, grace+latency, time.Since(begin), "after the release")
 		close(forever)
-		w.finish(t)
 	})
 }
 

@@ -65,12 +65,12 @@ type party struct {
 	// behave is the work. If it is nil, the work runs until its context ends.
 	behave func(ctx context.Context, l *leaderelect.Leadership) error
 
-	open    *termLog             // the term whose work runs
-	paired  int                  // OnStartedLeading minus OnStoppedLeading
-	inside  bool                 // OnStartedLeading or OnStoppedLeading runs
-	telling bool                 // OnNewLeader runs
-	hang    func() time.Duration // how long OnNewLeader takes; nil is no time
-	leaders []leaderelect.Leader
+	open      *termLog             // the term whose work runs
+	paired    int                  // OnStartedLeading minus OnStoppedLeading
+	inside    bool                 // OnStartedLeading or OnStoppedLeading runs
+	reporting bool                 // OnNewLeader runs
+	hang      func() time.Duration // how long OnNewLeader takes; nil is no time
+	leaders   []leaderelect.Leader
 }
 
 // termLog is what happened in a term.
@@ -91,6 +91,22 @@ func newWorld(t testing.TB) *world {
 	w.onPause = w.pauseLocked
 	t.Cleanup(w.end) // so that a test that fails says why, and not that goroutines are left
 	return w
+}
+
+// inWorld runs a test in a bubble, with a world, and checks its invariants at the end.
+func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		f(t, w)
+		w.finish(t)
+	})
+}
+
+// subWorld is inWorld for a subtest.
+func subWorld(t *testing.T, name string, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, f) })
 }
 
 // end stops all parties.
@@ -165,6 +181,23 @@ func startBoth(a, b *party) {
 	b.start()
 }
 
+// leader adds a party that runs, and leads if nothing is wrong.
+func (w *world) leader(t testing.TB, change func(*leaderelect.Config)) *party {
+	t.Helper()
+	a := w.join(t, "a", change)
+	a.start()
+	after(time.Second)
+	return a
+}
+
+// pair adds two parties with the same change, and starts both.
+func (w *world) pair(t testing.TB, change func(*leaderelect.Config)) (a, b *party) {
+	t.Helper()
+	a, b = w.join(t, "a", change), w.join(t, "b", change)
+	startBoth(a, b)
+	return a, b
+}
+
 // stop cancels and waits for the elector to return.
 func (p *party) stop() error {
 	p.cancel(context.Canceled)
@@ -188,7 +221,7 @@ func (w *world) finish(t testing.TB) {
 	w.checkInvariants(t)
 	w.sessions.mu.Lock()
 	defer w.sessions.mu.Unlock()
-	require.Zero(t, w.sessions.odd, "Gone was called for sessions that were never held")
+	require.Zero(t, w.sessions.odd, "AwaitEnd was called for sessions that were never held")
 	for _, p := range w.parties {
 		require.Nil(t, p.open, "%s returned before its work", p.name)
 		require.Zero(t, p.paired, "callbacks of %s come in pairs", p.name)
@@ -263,7 +296,7 @@ func (p *party) onStarted(ctx context.Context, l *leaderelect.Leadership) error 
 			w.violateLocked("%s starts term %d while %s works in term %d", p.name, l.Term(), other.name, other.open.term)
 		}
 	}
-	remembered := !w.forgot || w.mayForget != nil // whatever the store has forgotten, all candidates know
+	remembered := !w.forgot || w.mayForget != nil // whatever the store has forgotten, all candidates have seen
 	if n := len(w.terms); n > 0 && remembered && !w.early && w.terms[n-1].term >= l.Term() {
 		w.violateLocked("%s starts term %d after term %d", p.name, l.Term(), w.terms[n-1].term)
 	}
@@ -305,7 +338,7 @@ func (p *party) onStopped(l *leaderelect.Leadership, cause error) {
 	p.paired--
 	i := slices.IndexFunc(w.terms, func(log *termLog) bool { return log.leadership == l })
 	if i < 0 || w.terms[i].returned.IsZero() || w.terms[i].stopped {
-		w.violateLocked("%s is told that it stopped in term %d, which it did not lead", p.name, l.Term())
+		w.violateLocked("%s stopped in term %d, which it did not lead", p.name, l.Term())
 		return
 	}
 	w.terms[i].stopped, w.terms[i].cause = true, cause
@@ -314,7 +347,7 @@ func (p *party) onStopped(l *leaderelect.Leadership, cause error) {
 func (p *party) onNewLeader(l leaderelect.Leader) {
 	w := p.world
 	w.mu.Lock()
-	if p.telling {
+	if p.reporting {
 		w.violateLocked("OnNewLeader of %s is called during OnNewLeader", p.name)
 	}
 	if n := len(p.leaders); l.Identity == "" ||
@@ -322,7 +355,7 @@ func (p *party) onNewLeader(l leaderelect.Leader) {
 		w.violateLocked("%s: OnNewLeader reports %+v", p.name, l)
 	}
 	p.leaders = append(p.leaders, l)
-	p.telling = true
+	p.reporting = true
 	hang := p.hang
 	w.mu.Unlock()
 	if hang != nil {
@@ -330,7 +363,7 @@ func (p *party) onNewLeader(l leaderelect.Leader) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p.telling = false
+	p.reporting = false
 }
 
 // enterLocked notes that a callback of a term begins.
@@ -355,4 +388,82 @@ func (w *world) led() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.terms)
+}
+
+// actPeriod is the time from one action of a leader to the next.
+const actPeriod = 1100 * time.Millisecond
+
+// act is work with effects outside of the process. It asks whether it leads, and sends a write with its term to a fenced
+// register. The write is in flight for a while, sometimes for longer than a lease.
+//
+// Even if processes are suspended, two of them must never lead at the same time. The register must refuse
+// every write of an earlier leader.
+func (p *party) act(l *leaderelect.Leadership, done <-chan struct{}) {
+	w := p.world
+	for n := 0; ; n++ {
+		w.mu.Lock()
+		leads := l.Err() == nil && !time.Now().Before(w.paused[p.name])
+		for _, other := range w.parties {
+			if leads && other != p && other.IsLeader() && !p.mayMeet(other) {
+				w.violateLocked("%s acts in term %d while %s leads", p.name, l.Term(), other.name)
+			}
+		}
+		w.mu.Unlock()
+		if leads {
+			underWay := time.Duration(n%7) * 3 * time.Second
+			time.AfterFunc(underWay, func() { w.arrive(p.name, l.Term()) })
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(actPeriod):
+		}
+	}
+}
+
+// arrive handles the write of a leader at the register.
+func (w *world) arrive(party string, term uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	err := w.register.Write(term, party)
+	switch {
+	case err == nil && term < w.accepted:
+		w.violateLocked("the register takes term %d of %s after term %d", term, party, w.accepted)
+	case err != nil && term >= w.accepted:
+		w.violateLocked("the register refuses term %d of %s after term %d", term, party, w.accepted)
+	case err == nil:
+		w.accepted = term
+	default:
+		w.refused++
+	}
+}
+
+// refusals returns how many writes the register has refused.
+func (w *world) refusals() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
+}
+
+// pauseLocked stops the timers of a process for d. Timers that become due in the meantime fire after that.
+func (w *world) pauseLocked(party string, d time.Duration) {
+	for _, p := range w.parties {
+		if p.name == party && p.open != nil {
+			p.open.paused = true
+			l := p.open.leadership
+			l.StopTimer()
+			time.AfterFunc(d, l.FireTimer)
+		}
+	}
+}
+
+// mayForgetLocked reports whether so many candidates have seen the current term. The others cannot notice if the store loses it.
+func (w *world) mayForgetLocked(candidates int) bool {
+	seen := 0
+	for _, p := range w.parties {
+		if leader, ok := p.Leader(); ok && w.entry != nil && leader.Term == w.entry.Term {
+			seen++
+		}
+	}
+	return seen == candidates
 }

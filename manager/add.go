@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Add adds parts and their informers. Parts that are there when their stage begins start concurrently. A part that is added during its
-// stage starts as soon as the informers that were added before it, and its own, have synced.
+// Add adds parts and their informers. Parts of one stage start concurrently. A part that is added during its stage starts as soon as the parts
+// of earlier stages that were added before or with it have started, and the informers among them, and its own, have synced.
 //
 // Add adds all of the parts or none. It returns an error if a part has the name of another ([ErrExists]); if a part or one of its informers
 // is being removed (ErrExists too); if the manager is stopping or has ended ([ErrStopped]); or, with Config.Shards, if a part of stage
@@ -38,7 +38,7 @@ func (m *Manager) Add(parts ...Part) error {
 	}
 	for _, p := range made { // not before, because a part that is refused must stay as it is; and not under the lock
 		if p.shared != nil {
-			p.share(m.slots)
+			p.sharer.Share(m.slots)
 			close(p.shared)
 		}
 	}
@@ -68,10 +68,13 @@ func (m *Manager) addAll(made, informers []*part) error {
 		return err
 	}
 	for _, p := range made {
-		if m.slots != nil && p.stage == leaderStage {
+		if m.slots != nil && p.stage == Leading {
 			p.shared = make(chan struct{})
 		}
 		m.addLocked(p)
+	}
+	for _, p := range made {
+		p.after = m.added
 	}
 	return nil
 }
@@ -88,7 +91,7 @@ func (m *Manager) refusalLocked(p *part, others []*part) error {
 		return ErrExists
 	case m.stoppingLocked():
 		return ErrStopped
-	case m.slots != nil && p.stage == leaderStage && p.acquired == nil:
+	case m.slots != nil && p.stage == Leading && p.sharer == nil:
 		return errors.New("it does not share its keys: add it to stage Always")
 	}
 	return nil
@@ -109,7 +112,7 @@ func (m *Manager) addLocked(p *part) {
 	there.needs++
 }
 
-// informerLocked returns the known informer that equals in, or adds in.
+// informerLocked returns the informer of m that equals in, or adds in.
 func (m *Manager) informerLocked(in *part) *part {
 	if there := m.thereLocked(in.value); there != nil {
 		return there
@@ -171,11 +174,11 @@ func (m *Manager) awaitRemovals(ctx context.Context, p *part) error {
 	return err
 }
 
-// removeLocked tells p to end for good.
+// removeLocked ends p for good.
 func (m *Manager) removeLocked(p *part) {
 	if !p.removed {
 		p.removed = true
-		p.tellLocked(time.Now())
+		p.endLocked(time.Now())
 	}
 	if p.done == nil {
 		m.dropLocked(p)
@@ -211,9 +214,7 @@ func (m *Manager) dropLocked(p *part) {
 		return
 	}
 	m.parts = slices.Delete(slices.Clone(m.parts), i, i+1)
-	if p.gate != nil && !isClosed(p.gate) {
-		close(p.gate) // no part waits for an informer that is gone
-	}
+	p.openGateLocked() // no part waits for one that is removed
 	for _, s := range p.informers {
 		if s.needs--; s.needs == 0 {
 			p.released = append(p.released, s)

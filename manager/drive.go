@@ -6,23 +6,27 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// drive runs p until ctx ends. After a failure it runs p again if Restart says so.
+// drive runs p until ctx ends. After a failure it runs p again as Restart says.
 func (m *Manager) drive(ctx context.Context, p *part) {
 	if p.shared != nil {
 		select {
 		case <-p.shared:
-		case <-ctx.Done(): // share may have panicked
+		case <-ctx.Done(): // Share may have panicked
 		}
 	}
-	for m.awaitInformers(ctx, p) {
+	for m.awaitEarlier(ctx, p) {
+		if p.shared != nil {
+			m.prepareLate(ctx, p)
+		}
 		began := time.Now()
 		err := m.runOnce(ctx, p)
-		if told(ctx) {
+		if mustEnd(ctx) {
 			m.settle(ctx, p, err)
 			return
 		}
@@ -35,34 +39,34 @@ func (m *Manager) drive(ctx context.Context, p *part) {
 	}
 }
 
-// awaitInformers waits until the informers that were added before p have synced, unless p runs in the same stage. It returns false if p is
-// told to end first.
-func (m *Manager) awaitInformers(ctx context.Context, p *part) bool {
+// awaitEarlier waits until the parts of earlier stages that were added before or with p, or before Run, have started, and the informers among
+// them have synced. It returns false if p must end first.
+func (m *Manager) awaitEarlier(ctx context.Context, p *part) bool {
 	m.note(p, stateWaiting)
-	for _, in := range m.informersBefore(p) {
+	for _, earlier := range m.earlierThan(p) {
 		select {
-		case <-in.gate:
+		case <-earlier.gate:
 		case <-ctx.Done():
 		}
 	}
-	return !told(ctx)
+	return !mustEnd(ctx)
 }
 
-// informersBefore returns the informers that p waits for.
-func (m *Manager) informersBefore(p *part) (informers []*part) {
+// earlierThan returns the parts that p waits for.
+func (m *Manager) earlierThan(p *part) (parts []*part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, other := range m.parts {
-		if other.gate != nil && p.stage != outerStage && other.number < p.number {
-			informers = append(informers, other)
+		if other.stage < p.stage && other.number < p.after {
+			parts = append(parts, other)
 		}
 	}
-	return informers
+	return parts
 }
 
 // runOnce calls Run of p and returns its error. An informer that does not sync in time is ended.
 func (m *Manager) runOnce(ctx context.Context, p *part) error {
-	if p.gate != nil {
+	if p.synced != nil {
 		m.note(p, stateSyncing)
 	} else {
 		m.note(p, stateRunning)
@@ -74,9 +78,12 @@ func (m *Manager) runOnce(ctx context.Context, p *part) error {
 	// The part blocks, and may panic or end its goroutine. It ends with ctx, and is waited for below.
 	running.Start(ctx, func(ctx context.Context) error {
 		defer close(ended)
+		if p.synced == nil {
+			m.openGate(p)
+		}
 		return p.run(ctx)
 	})
-	if p.gate == nil {
+	if p.synced == nil {
 		return running.Wait()
 	}
 
@@ -84,24 +91,24 @@ func (m *Manager) runOnce(ctx context.Context, p *part) error {
 	switch {
 	case late != nil:
 		cancel(late)
-	case isClosed(p.synced):
+	case broadcast.IsClosed(p.synced):
 		m.noteSynced(p)
 	}
 	err := running.Wait()
 	switch {
 	case late == nil:
 		return err
-	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, late): // it says that it was told to end
+	case err == nil, errors.Is(err, context.Canceled), errors.Is(err, late): // it only says that its context has ended
 		return late
 	default:
 		return problems.Join(late, err)
 	}
 }
 
-// settle decides where to report err, the error of a part that was told to end.
+// settle decides where to report err, the error of a part whose context has ended.
 func (m *Manager) settle(ctx context.Context, p *part, err error) {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx)) {
-		return // the part reports that it was told to end, which is expected
+		return // the part only reports that its context has ended
 	}
 	m.mu.Lock()
 	removed, stopping := p.removed, m.stoppingLocked()
@@ -122,18 +129,18 @@ func (m *Manager) settle(ctx context.Context, p *part, err error) {
 func (m *Manager) letGo(p *part) {
 	m.mu.Lock()
 	close(p.done)
-	p.ctx, p.cancel, p.done, p.told = nil, nil, nil, time.Time{}
+	p.ctx, p.cancel, p.done, p.ending = nil, nil, nil, time.Time{}
 	p.state, p.since = stateWaiting, time.Now()
 	if p.removed {
 		m.dropLocked(p)
 	}
-	unheard := p.result
+	unreported := p.result
 	if p.removers > 0 {
-		unheard = nil
+		unreported = nil
 	}
 	m.mu.Unlock()
-	if unheard != nil {
-		m.logger.Warn("a removed part ended with an error", "kind", p.kind, "name", p.name, "error", unheard)
+	if unreported != nil {
+		m.logger.Warn("a removed part ended with an error", "kind", p.kind, "name", p.name, "error", unreported)
 	}
 }
 
@@ -146,16 +153,26 @@ func (m *Manager) note(p *part, state string) {
 
 // noteSynced unblocks the parts that wait for the informer p.
 func (m *Manager) noteSynced(p *part) {
+	m.note(p, stateRunning)
+	m.openGate(p)
+}
+
+// openGate unblocks the parts that wait for p.
+func (m *Manager) openGate(p *part) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p.state, p.since = stateRunning, time.Now()
-	if !isClosed(p.gate) {
+	p.openGateLocked()
+}
+
+// openGateLocked unblocks the parts that wait for p.
+func (p *part) openGateLocked() {
+	if p.gate != nil && !broadcast.IsClosed(p.gate) {
 		close(p.gate)
 	}
 }
 
-// told reports whether a part that runs with ctx was told to end. A leadership is lost a moment before its context ends.
-func told(ctx context.Context) bool { return ctx.Err() != nil || lost(ctx) }
+// mustEnd reports whether a part that runs with ctx must end. A leadership is lost a moment before its context ends.
+func mustEnd(ctx context.Context) bool { return ctx.Err() != nil || lost(ctx) }
 
 // lost reports whether ctx belongs to a leadership that was lost.
 func lost(ctx context.Context) bool {
@@ -183,26 +200,16 @@ func awaitSync(ctx context.Context, ended <-chan struct{}, limit time.Duration, 
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		if limit < 0 || time.Since(began) < limit || isClosed(synced) {
+		if limit < 0 || time.Since(began) < limit || broadcast.IsClosed(synced) {
 			return nil
 		}
 		// Also names an informer that is late at the same moment as another.
 	case <-late:
 	}
-	return after(ErrSyncTimeout, limit)
+	return fmt.Errorf("%w: %v have passed, the SyncTimeout of the manager", ErrSyncTimeout, limit)
 }
 
 // after returns a unique error that says which limit was exceeded.
 func after(sentinel error, limit time.Duration) error {
 	return fmt.Errorf("%w: %v have passed", sentinel, limit)
-}
-
-// isClosed reports whether c, which never carries a value, is closed.
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

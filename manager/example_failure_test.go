@@ -2,7 +2,6 @@ package manager_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,11 +9,10 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// A part that fails stops everything, unless the manager is told otherwise: here it is started again, and given up after
-// three tries in a row.
-func ExampleBackoff() {
+// A part that fails stops everything, unless Config.Restart is set: here it runs again, and is given up after three tries in a row.
+func ExampleConfig_restart() {
 	m, err := manager.New(manager.Config{
-		Restart: manager.Backoff(wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 3}),
+		Restart: wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 3},
 		Logger:  quiet,
 	})
 	if err != nil {
@@ -31,42 +29,31 @@ func ExampleBackoff() {
 	// manager: run part "webhook": panic: no route to host, try 3
 }
 
-// A function decides what becomes of each failure.
-func ExampleFailure() {
+// A part that is nice to have removes itself when it fails, and the others continue.
+func ExampleManager_Remove_itself() {
 	ctx, cancel := context.WithCancel(context.Background())
 	alone := make(chan bool)
-	metrics := manager.Func("metrics", func(context.Context) error { return errors.New("the port is in use") })
-	tries := 0
-	sites := manager.Func("sites", func(ctx context.Context) error {
+	m, err := manager.New(manager.Config{Logger: quiet}, manager.Func("sites", func(ctx context.Context) error {
 		<-alone
-		if tries++; tries == 1 {
-			return nil // although its context has not ended
-		}
+		fmt.Println("sites continues")
 		cancel()
 		<-ctx.Done()
 		return nil
-	})
-	var m *manager.Manager
-	m, err := manager.New(manager.Config{
-		Restart: func(f manager.Failure) (time.Duration, bool) {
-			fmt.Printf("%s %q: %v\n", f.Kind, f.Name, f.Err)
-			if f.Name == "metrics" { // nice to have: continue without it
-				_ = m.Remove(ended(), f.Name)
-				close(alone)
-				return 0, true
-			}
-			return time.Millisecond, f.InARow < 5
-		},
-		Logger: quiet,
-	}, manager.At(manager.Always, metrics), sites)
+	}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+	m.Add(manager.At(manager.Always, manager.Func("metrics", func(context.Context) error {
+		fmt.Println("metrics: the port is in use")
+		_ = m.Remove(ended(), "metrics")
+		close(alone)
+		return nil
+	})))
 	fmt.Println(m.Run(ctx))
 	// Output:
-	// part "metrics": the port is in use
-	// part "sites": ended by itself
+	// metrics: the port is in use
+	// sites continues
 	// <nil>
 }
 

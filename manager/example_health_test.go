@@ -93,5 +93,5 @@ func ExampleManager_Ready() {
 // wedged is a part that is not well.
 type wedged struct{ manager.Part }
 
-// Check tells the manager.
+// Check reports the manager.
 func (wedged) Check() error { return errors.New("north is in the works since 12:00") }

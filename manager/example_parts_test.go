@@ -67,7 +67,7 @@ func ExampleManager_Remove() {
 
 // show prints what a manager does.
 func show(s manager.Stats) {
-	fmt.Printf("%s, running %v, waiting %v\n", s.Stage, names(s.Parts, "running"), names(s.Parts, "waiting"))
+	fmt.Printf("%s, running %v, waiting %v\n", s.State, names(s.Parts, "running"), names(s.Parts, "waiting"))
 }
 
 // names returns the names of the parts that are in a state.

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// Replicas share the tenants: the replica that owns the slot of a tenant reconciles it. This one is alone.
+// Replicas share the sites: the replica that owns the slot of a site caches and reconciles it. This one is alone.
 func ExampleManager_shards() {
 	siteKey := func(s site) string { return s.Name }
 	source, err := poll.New(list(site{"north"}, site{"south"}), siteKey, poll.Config[site]{})
@@ -24,7 +24,8 @@ func ExampleManager_shards() {
 		fmt.Println(err)
 		return
 	}
-	sites, err := informer.New(source, siteKey, informer.Config{Name: "sites"})
+	// The cache has only the sites of the slots that this replica owns. Without Divide, it has all of them.
+	sites, err := informer.New(informer.Divide(source, siteKey), siteKey, informer.Config{Name: "sites"})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,8 +3,10 @@ package manager
 import (
 	"testing"
 
-	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/setpoint-go/setpoint/internal/broadcast"
+	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
 // CheckInvariants tests the invariants at the fields of a manager and of its parts.
@@ -25,18 +27,20 @@ func (m *Manager) CheckInvariants(t *testing.T) {
 		assert.Equal(t, driven, p.cancel != nil)
 		assert.Equal(t, driven, p.ctx != nil)
 		assert.True(t, driven || p.state == stateWaiting, "%s %q is %s without a stage", p.kind, p.name, p.state)
-		assert.True(t, driven || !p.removed, "%s %q is removed but still present", p.kind, p.name)
+		assert.True(t, driven || !p.removed, "%s %q is removed but still there", p.kind, p.name)
 		assert.False(t, driven && m.stages[p.stage] == nil && p.ctx.Err() == nil, "%s %q outlives its stage", p.kind, p.name)
-		assert.Equal(t, p.kind == kindInformer, p.gate != nil)
-		if p.gate != nil && isClosed(p.gate) {
-			assert.True(t, isClosed(p.synced), "informer %q lets others start before it has synced", p.name)
+		assert.Equal(t, p.kind == kindInformer, p.synced != nil)
+		assert.Equal(t, p.stage == Outer || p.stage == Always, p.gate != nil)
+		assert.True(t, p.stage == Outer || p == m.election || p.number < p.after, "a part waits for those that were added before it")
+		if p.synced != nil && broadcast.IsClosed(p.gate) {
+			assert.True(t, broadcast.IsClosed(p.synced), "informer %q lets others start before it has synced", p.name)
 		}
 		assert.GreaterOrEqual(t, p.removers, 0)
 		assert.True(t, p.removers == 0 || p.removed)
 		m.checkNeedsLocked(t, p)
 	}
-	if m.at == stageEnded {
-		assert.Equal(t, [stageKinds]*stage{}, m.stages)
+	if m.state == stateEnded {
+		assert.Equal(t, [stages]*stage{}, m.stages)
 	}
 }
 

@@ -4,26 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
 	"github.com/setpoint-go/setpoint/wait"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // doubling restarts after 1 s, 2 s, 4 s, ...
-var doubling = manager.Backoff(wait.Backoff{Duration: time.Second, Factor: 2, Cap: 8 * time.Second})
+var doubling = wait.Backoff{Duration: time.Second, Factor: 2, Cap: 8 * time.Second}
 
 // failing is a part that fails in all the ways, one after the other, each time after it has run for a while.
 func failing(events *looptest.Log[time.Time], ran time.Duration) func(context.Context) error {
@@ -89,66 +89,49 @@ func TestHealthyPeriodResetsFailures(t *testing.T) {
 		name   string
 		cfg    manager.Config
 		ran    time.Duration
-		inARow []int
+		pauses []time.Duration
 	}{
-		{"shorter than the default", manager.Config{}, time.Minute - 1, []int{1, 2, 3}},
-		{"as long as the default", manager.Config{}, time.Minute, []int{1, 1, 1}},
-		{"shorter than HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour - 1, []int{1, 2, 3}},
-		{"as long as HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour, []int{1, 1, 1}},
+		{"shorter than the default", manager.Config{}, time.Minute - 1, []time.Duration{time.Second, 2 * time.Second}},
+		{"as long as the default", manager.Config{}, time.Minute, []time.Duration{time.Second, time.Second}},
+		{"shorter than HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour - 1, []time.Duration{time.Second, 2 * time.Second}},
+		{"as long as HealthyAfter", manager.Config{HealthyAfter: time.Hour}, time.Hour, []time.Duration{time.Second, time.Second}},
 	} {
 		bubble(t, test.name, func(t *testing.T) {
-			failures := &looptest.Log[manager.Failure]{}
-			test.cfg.Restart = func(f manager.Failure) (time.Duration, bool) {
-				failures.Add(f)
-				if failures.Len() == 3 {
-					return 0, false
-				}
-				return time.Second, true
-			}
+			test.cfg.Restart = doubling
 			s := newStage(t, test.cfg)
-			s.part.run = func(context.Context) error { time.Sleep(test.ran); return errBoom }
-			require.ErrorIs(t, s.manager.Run(t.Context()), errBoom)
-			var inARow []int
-			for _, f := range failures.Take() {
-				assert.Equal(t, test.ran, f.Ran)
-				assert.Equal(t, "part", f.Kind)
-				assert.Equal(t, "part", f.Name)
-				assert.ErrorIs(t, f.Err, errBoom)
-				inARow = append(inARow, f.InARow)
+			var ended time.Time
+			var pauses []time.Duration
+			s.part.run = func(ctx context.Context) error {
+				if !ended.IsZero() {
+					pauses = append(pauses, time.Since(ended))
+				}
+				if len(pauses) == 2 {
+					<-ctx.Done()
+					return nil
+				}
+				time.Sleep(test.ran)
+				ended = time.Now()
+				return errBoom
 			}
-			assert.Equal(t, test.inARow, inARow)
+			r := looptest.Start(t, s.manager.Run)
+			time.Sleep(3 * test.ran)
+			require.NoError(t, r.Stop())
+			assert.Equal(t, test.pauses, pauses)
 		})
 	}
 }
 
-func TestUnsyncedInformerIsNeverHealthy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inARow := &looptest.Log[int]{}
-		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
-			inARow.Add(f.InARow)
-			return 0, true
-		}})
-		s.informer.hold = true
-		s.informer.run = func(ctx context.Context) error { return wait.Sleep(ctx, 90*time.Second) }
-		r := looptest.Start(t, s.manager.Run)
-		time.Sleep(5 * time.Minute)
-		assert.Equal(t, []int{1, 2, 3}, inARow.Take())
-		require.NoError(t, r.Stop())
-	})
-}
-
-// The time to sync does not count.
+// The time to sync does not count, and an informer that has not synced is never healthy.
 func TestInformerIsHealthyOnlyWhileSynced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		inARow := &looptest.Log[int]{}
-		s := newStage(t, manager.Config{Restart: func(f manager.Failure) (time.Duration, bool) {
-			inARow.Add(f.InARow)
-			return 0, true
-		}})
+	inStage(t, manager.Config{Restart: doubling}, func(t *testing.T, s *fakeStage) {
 		s.informer.hold = true
+		starts := &looptest.Log[time.Time]{}
 		runs := 0
 		s.informer.run = func(ctx context.Context) error {
+			starts.Add(time.Now())
 			switch runs++; runs {
+			case 1:
+				time.Sleep(90 * time.Second)
 			case 2:
 				time.Sleep(59 * time.Second)
 				close(s.informer.synced)
@@ -162,81 +145,66 @@ func TestInformerIsHealthyOnlyWhileSynced(t *testing.T) {
 			return errBoom
 		}
 		r := looptest.Start(t, s.manager.Run)
-		time.Sleep(5 * time.Minute)
-		assert.Equal(t, []int{1, 2, 1}, inARow.Take())
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, []float64{0, 90 + 1, 90 + 1 + 118 + 2, 90 + 1 + 118 + 2 + 60 + 1}, seconds(starts.Take()))
 		require.NoError(t, r.Stop())
 	})
 }
 
-func TestBackoffGivesUpAfterStepsOrEndedInformer(t *testing.T) {
-	policy := manager.Backoff(wait.Backoff{Duration: time.Second, Steps: 3})
-	decides := func(restart func(manager.Failure) (time.Duration, bool), n int, err error) string {
-		return fmt.Sprint(restart(manager.Failure{InARow: n, Err: err}))
+func TestRestartEndsAfterStepsOrEndedInformer(t *testing.T) {
+	for what, c := range map[string]struct {
+		err    error
+		starts []float64
+	}{
+		"the failure of the last step": {errBoom, []float64{0, 1, 2}},
+		"an informer that has ended":   {errors.Join(informer.ErrEnded), []float64{0}},
+	} {
+		bubble(t, what, func(t *testing.T) {
+			starts := &looptest.Log[time.Time]{}
+			s := newStage(t, manager.Config{Restart: wait.Backoff{Duration: time.Second, Steps: 3}})
+			s.part.run = func(context.Context) error { starts.Add(time.Now()); return c.err }
+			require.ErrorIs(t, s.manager.Run(t.Context()), c.err)
+			assert.Equal(t, c.starts, seconds(starts.Take()))
+		})
 	}
-	assert.Equal(t, "1s true", decides(policy, 1, errBoom))
-	assert.Equal(t, "1s true", decides(policy, 2, errBoom))
-	assert.Equal(t, "0s false", decides(policy, 3, errBoom))
-	assert.Equal(t, "0s false", decides(policy, 4, errBoom))
-	assert.Equal(t, "0s false", decides(policy, 1, errors.Join(informer.ErrEnded)))
-	assert.Equal(t, "1s true", decides(doubling, 1, errBoom))
-	assert.Equal(t, "8s true", decides(doubling, 1000, errBoom))
 }
 
-func TestManagerMayContinueWithoutFailedPart(t *testing.T) {
+// A part may also end for good without stopping the others.
+func TestFailingPartMayRemoveItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged bytes.Buffer
-		var m *manager.Manager
-		m, err := manager.New(manager.Config{
-			Restart: func(f manager.Failure) (time.Duration, bool) {
-				ended, cancel := context.WithCancel(t.Context())
-				cancel()
-				assert.ErrorContains(t, m.Remove(ended, f.Name), "has not ended yet")
-				return 0, true
-			},
-			Logger:   slog.New(slog.NewTextHandler(&logged, nil)),
-			Election: election(newLeases()),
-		})
-		require.NoError(t, err)
-		events := &looptest.Log[string]{}
-		bad := newFakeInformer("bad", events)
-		bad.hold = true
-		bad.run = func(context.Context) error { return errBoom }
-		require.NoError(t, m.Add(bad))
-		panics := newFakePart("panics", events)
-		panics.run = func(context.Context) error { panic(errBoom) }
-		require.NoError(t, m.Add(panics))
-		require.NoError(t, m.Add(newFakePart("good", events)))
-		r := looptest.Start(t, m.Run)
-		time.Sleep(time.Minute)
-		m.CheckInvariants(t)
-		assert.Len(t, m.Stats().Parts, 2, "the healthy part and the election")
-		require.ErrorIs(t, m.Remove(t.Context(), "panics"), manager.ErrNoPart)
-		require.NoError(t, m.Add(newFakePart("panics", events)), "the name is free")
-		synctest.Wait()
-		assert.Contains(t, logged.String(), `msg="part failed, will not be restarted" kind=informer name=bad error=boom inARow=1`)
-		assert.Contains(t, logged.String(), "failure_test.go", "the stack of the panic")
+		s := newStage(t, manager.Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		s.part.run = func(context.Context) error {
+			assert.ErrorContains(t, s.manager.Remove(ended(), "part"), "has not ended yet")
+			return errBoom
+		}
+		r := s.start(t)
+		s.manager.CheckInvariants(t)
+		assert.Len(t, s.manager.Stats().Parts, 1, "the informer")
+		assert.Contains(t, logged.String(), `level=WARN msg="a removed part ended with an error" kind=part name=part error=boom`)
+		s.part.run = nil
+		require.NoError(t, s.manager.Add(s.part), "the name is free")
 		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{
-			"bad starts", "bad stops", "panics starts", "panics stops", "good starts", "panics starts",
-		}, sortedHead(events.Take(), 6))
 	})
 }
 
-// sortedHead returns the first n of events, where the good controller, which starts together with another, starts after that.
-func sortedHead(events []string, n int) []string {
-	const good = "good starts"
-	i := slices.Index(events, good)
-	events = slices.Delete(slices.Clone(events[:n]), i, i+1)
-	return slices.Insert(events, n-2, good)
+func TestFailureIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		s := newStage(t, manager.Config{Restart: doubling, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+		s.part.run = func(context.Context) error { time.Sleep(time.Minute); panic(errBoom) }
+		r := looptest.Start(t, s.manager.Run)
+		time.Sleep(61*time.Second - 1)
+		synctest.Wait()
+		assert.Contains(t, logged.String(), `level=WARN msg="part failed, and will run again" kind=part name=part error="panic: boom" `+
+			`failures=1 ran=1m0s after=1s stack=`)
+		assert.Contains(t, logged.String(), "failure_test.go", "the stack of the panic")
+		require.NoError(t, r.Stop())
+	})
 }
 
 func TestLateInformerIsRestarted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := &looptest.Log[manager.Failure]{}
-		s := newStage(t, manager.Config{SyncTimeout: time.Minute, Restart: func(f manager.Failure) (time.Duration, bool) {
-			failures.Add(f)
-			return time.Second, true
-		}})
+	inStage(t, manager.Config{SyncTimeout: time.Minute, Restart: doubling}, func(t *testing.T, s *fakeStage) {
 		s.informer.hold = true
 		tries := 0
 		s.informer.run = func(ctx context.Context) error {
@@ -244,15 +212,16 @@ func TestLateInformerIsRestarted(t *testing.T) {
 				close(s.informer.synced)
 			}
 			<-ctx.Done()
+			if tries == 1 {
+				return errBoom
+			}
 			return ctx.Err()
 		}
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute + 500*time.Millisecond)
 		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
-		failed := failures.Take()
-		require.Len(t, failed, 1)
-		require.ErrorIs(t, failed[0].Err, manager.ErrSyncTimeout)
-		assert.Equal(t, time.Minute, failed[0].Ran)
+		require.ErrorIs(t, s.manager.Stats().Parts[0].Err, manager.ErrSyncTimeout)
+		require.ErrorIs(t, s.manager.Stats().Parts[0].Err, errBoom)
 		time.Sleep(time.Second)
 		assert.Equal(t, []string{"informer starts", "part starts"}, s.events.Take())
 		require.NoError(t, r.Stop())
@@ -261,20 +230,19 @@ func TestLateInformerIsRestarted(t *testing.T) {
 
 func TestLateInformerStillFailsWhenStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, cancel := context.WithCancel(t.Context())
+		done, cancel := context.WithCancel(t.Context())
 		cancel()
 		informer := newFakeInformer("slow", &looptest.Log[string]{})
 		for range 50 { // both are true, and select takes either
-			require.ErrorIs(t, manager.AwaitSync(told, make(chan struct{}), 0, informer.synced), manager.ErrSyncTimeout)
+			require.ErrorIs(t, manager.AwaitSync(done, make(chan struct{}), 0, informer.synced), manager.ErrSyncTimeout)
 		}
-		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), 1, informer.synced))
-		require.NoError(t, manager.AwaitSync(told, make(chan struct{}), -1, informer.synced))
+		require.NoError(t, manager.AwaitSync(done, make(chan struct{}), 1, informer.synced))
+		require.NoError(t, manager.AwaitSync(done, make(chan struct{}), -1, informer.synced))
 	})
 }
 
 func TestNegativeSyncTimeoutWaitsForever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{SyncTimeout: -1})
+	inStage(t, manager.Config{SyncTimeout: -1}, func(t *testing.T, s *fakeStage) {
 		s.informer.hold = true
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(1000 * time.Hour)
@@ -306,11 +274,9 @@ manager: not ready: informer "sites" has not synced`)
 
 func TestBackedOffControllerStartsWithNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		starts := &looptest.Log[uint64]{}
-		s := newStage(t, manager.Config{Election: election(store), Restart: func(manager.Failure) (time.Duration, bool) {
-			return time.Hour, true
-		}})
+		s := newStage(t, manager.Config{Election: election(store), Restart: wait.Backoff{Duration: time.Hour}})
 		s.part.run = func(ctx context.Context) error {
 			l, _ := leaderelect.FromContext(ctx)
 			starts.Add(l.Term())
@@ -332,47 +298,27 @@ func TestBackedOffControllerStartsWithNextTerm(t *testing.T) {
 }
 
 func TestFailedElectionRestarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		failures := &looptest.Log[manager.Failure]{}
-		s := newStage(t, manager.Config{Election: election(newLeases()), Restart: func(f manager.Failure) (time.Duration, bool) {
-			failures.Add(f)
-			return time.Minute, true
-		}})
+	inStage(t, manager.Config{Election: election(memlease.New()), Restart: wait.Backoff{Duration: time.Minute}}, func(t *testing.T, s *fakeStage) {
 		other := looptest.Start(t, s.manager.Elector().Run) // whoever else has it
 		synctest.Wait()
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(30 * time.Second)
 		other.Stop()
 		time.Sleep(time.Minute)
-		failed := failures.Take()
-		require.Len(t, failed, 1)
-		require.ErrorIs(t, failed[0].Err, leaderelect.ErrRunning)
-		assert.Equal(t, "election", failed[0].Kind)
-		assert.Equal(t, "lock", failed[0].Name)
+		elected := s.manager.Stats().Parts[2]
+		require.ErrorIs(t, elected.Err, leaderelect.ErrRunning)
+		assert.Equal(t, "running", elected.State)
+		assert.Equal(t, 1, elected.Restarts)
 		require.NoError(t, r.Stop())
-	})
-}
-
-func TestPanickingRestartFuncStopsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{Restart: func(manager.Failure) (time.Duration, bool) { panic("what now") }})
-		s.part.run = func(context.Context) error { return errBoom }
-		err := s.manager.Run(t.Context())
-		require.EqualError(t, err, "manager: run part \"part\": boom; Config.Restart: panic: what now")
-		assert.Equal(t, "informer stops", s.events.Take()[4])
 	})
 }
 
 func TestStoppedPartReturningIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
-		s := newStage(t, manager.Config{Election: election(store), Restart: func(f manager.Failure) (time.Duration, bool) {
-			t.Errorf("Restart was asked: %+v", f)
-			return 0, false
-		}})
+		store := memlease.New()
+		s := newStage(t, manager.Config{Election: election(store)})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return errBoom }
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		cut(store, true)
 		time.Sleep(time.Minute)
 		cut(store, false)

@@ -1,19 +1,22 @@
 package manager_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/require"
 )
 
 // fakeInformer is an informer that notes when it starts and stops.
@@ -46,6 +49,54 @@ func (s *fakeInformer) Run(ctx context.Context) error {
 	return nil
 }
 
+// leases is how one replica reaches a store of leases.
+type leases struct {
+	*memlease.Store
+	off     atomic.Bool              // it does not reach them
+	updates func(*leaderelect.Entry) // called before each Update, even if off; nil is nothing
+}
+
+func (l *leases) reach() error {
+	if l.off.Load() {
+		return errBoom
+	}
+	return nil
+}
+
+func (l *leases) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
+	if err := l.reach(); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	return l.Store.Get(ctx, key)
+}
+
+func (l *leases) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if err := l.reach(); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	return l.Store.Create(ctx, e)
+}
+
+func (l *leases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if l.updates != nil {
+		l.updates(&e)
+	}
+	if err := l.reach(); err != nil {
+		return leaderelect.Entry{}, err
+	}
+	return l.Store.Update(ctx, e)
+}
+
+func (l *leases) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
+	if err := l.reach(); err != nil {
+		return nil, err
+	}
+	return l.Store.List(ctx, prefix)
+}
+
+// releases reports whether a write releases a lease.
+func releases(e *leaderelect.Entry) bool { return bytes.Contains(e.Value, []byte(`"holder":""`)) }
+
 // fakePart is a part that notes when it starts and stops, and drains for a second if it may.
 type fakePart struct {
 	name      string
@@ -75,18 +126,15 @@ func newFakePart(name string, events *looptest.Log[string], informers ...control
 	return &fakePart{name: name, events: events, informers: informers}
 }
 
-// watchedLeases notes each write while notes is set.
-type watchedLeases struct {
-	*memlease.Store
-	events *looptest.Log[string]
-	notes  atomic.Bool
-}
-
-func (s *watchedLeases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if s.notes.Load() {
-		s.events.Add("lease is written")
+// watch makes leases note each write among the events, while notes is set.
+func (s *fakeStage) watch(l *leases) (notes *atomic.Bool) {
+	notes = new(atomic.Bool)
+	l.updates = func(*leaderelect.Entry) {
+		if notes.Load() {
+			s.events.Add("lease is written")
+		}
 	}
-	return s.Store.Update(ctx, e)
+	return notes
 }
 
 // fakeStage is a manager with an informer and a part that note what happens, as BeforeRelease does.
@@ -114,6 +162,25 @@ func newStage(t *testing.T, cfg manager.Config) *fakeStage {
 	s.manager, err = manager.New(cfg, s.informer, s.part)
 	require.NoError(t, err)
 	return s
+}
+
+// start runs the manager. It returns when nothing moves.
+func (s *fakeStage) start(t *testing.T) *looptest.Running {
+	t.Helper()
+	r := looptest.Start(t, s.manager.Run)
+	synctest.Wait()
+	return r
+}
+
+// inStage runs a test in a bubble with a fakeStage, and subStage a subtest.
+func inStage(t *testing.T, cfg manager.Config, f func(t *testing.T, s *fakeStage)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, newStage(t, cfg)) })
+}
+
+func subStage(t *testing.T, name string, cfg manager.Config, f func(t *testing.T, s *fakeStage)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inStage(t, cfg, f) })
 }
 
 // The stages of a manager that starts and stops as it should.

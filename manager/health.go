@@ -1,12 +1,14 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -23,7 +25,7 @@ func (m *Manager) Check() error {
 	type driven struct {
 		*part
 		asked bool
-		told  time.Duration // how long ago it was told to end; 0 if it was not
+		ended time.Duration // how long ago its context ended; 0 if it has not
 	}
 	m.mu.Lock()
 	var parts []driven
@@ -32,8 +34,8 @@ func (m *Manager) Check() error {
 			continue
 		}
 		d := driven{part: p, asked: p.check != nil && p.state != stateWaiting && p.state != stateBackingOff}
-		if !p.told.IsZero() {
-			d.told = time.Since(p.told)
+		if !p.ending.IsZero() {
+			d.ended = time.Since(p.ending)
 		}
 		parts = append(parts, d)
 	}
@@ -44,8 +46,8 @@ func (m *Manager) Check() error {
 		if d.asked {
 			err = wait.Call(context.Background(), func(context.Context) error { return d.check() })
 		}
-		if m.cfg.StopTimeout >= 0 && d.told-stopGrace > m.cfg.StopTimeout {
-			err = problems.Join(err, fmt.Errorf("it was told to end %v ago, and has not returned", d.told.Round(time.Second)))
+		if m.cfg.StopTimeout >= 0 && d.ended-stopGrace > m.cfg.StopTimeout {
+			err = problems.Join(err, fmt.Errorf("its context ended %v ago, and it has not returned", d.ended.Round(time.Second)))
 		}
 		if err != nil {
 			errs = append(errs, &checkError{d.part, "check", "", err})
@@ -59,15 +61,15 @@ func (m *Manager) Check() error {
 // Ready is for a readiness probe. A standby is ready: [Manager.Stats] distinguishes it from a leader.
 func (m *Manager) Ready() error {
 	m.mu.Lock()
-	stage := m.stageLocked()
+	state := m.stateLocked()
 	var errs []error
-	if stage != stageStandby && stage != stageLeading {
-		errs = append(errs, fmt.Errorf("manager: not ready: the manager is %s", stage))
+	if state != stateStandby && state != stateLeading {
+		errs = append(errs, fmt.Errorf("manager: not ready: the manager is %s", state))
 	}
 	var behind []*part
 	for _, p := range m.everythingLocked() {
 		switch {
-		case p.gate != nil && p.number < m.first && !isClosed(p.gate):
+		case p.synced != nil && p.number < m.first && !broadcast.IsClosed(p.gate):
 			behind = append(behind, p)
 		case p.stateLocked() == stateBackingOff:
 			errs = append(errs, &checkError{p, "not ready:", " has failed", p.err})
@@ -76,12 +78,17 @@ func (m *Manager) Ready() error {
 	m.mu.Unlock()
 	for _, p := range behind {
 		var cause error
-		if s, ok := p.value.(interface{ Stats() informer.Stats }); ok {
+		if s, ok := p.value.(informerStats); ok {
 			cause = s.Stats().LastError
 		}
 		errs = append(errs, &checkError{p, "not ready:", " has not synced", cause})
 	}
 	return errors.Join(append(errs, m.Check())...)
+}
+
+// informerStats is an informer that says why it has not synced.
+type informerStats interface {
+	Stats() informer.Stats
 }
 
 // checkError is what Check and Ready say about one part.
@@ -104,19 +111,23 @@ func (e *checkError) Unwrap() error { return e.err }
 // Part returns the kind and the name of the part, as in PartStats.
 func (e *checkError) Part() (kind, name string) { return e.of.kind, e.of.name }
 
-// The states of a part, in Stats. The package documentation has a diagram.
+// The states of a manager and of its parts, in Stats. The package documentation and PartStats have diagrams.
 const (
-	stateWaiting    = "waiting"     // for its stage, or for the informers; or it has failed, and everything stops
-	stateSyncing    = "syncing"     // an informer that runs, and has not synced yet
-	stateRunning    = "running"     // its Run runs
-	stateBackingOff = "backing off" // it has failed, and will be started again
-	stateStopping   = "stopping"    // it was told to end, and has not yet
+	stateNew        = "new"         // a manager whose Run was not called
+	stateSyncing    = "syncing"     // a manager whose informers have not synced, or an informer that has not
+	stateStandby    = "standby"     // a manager whose parts of stage Always run; another process may lead
+	stateLeading    = "leading"     // a manager whose parts all run
+	stateWaiting    = "waiting"     // a part that waits for its stage, or for parts of earlier ones; or it has failed, and everything stops
+	stateRunning    = "running"     // a part whose Run runs
+	stateBackingOff = "backing off" // a part that has failed, and will run again
+	stateStopping   = "stopping"    // a manager whose stop has begun, or a part whose context has ended
+	stateEnded      = "ended"       // a manager whose Run has returned, or is about to
 )
 
 // Stats is a snapshot of a [Manager].
 type Stats struct {
-	// Stage is the progress of the manager: "new", "syncing", "standby", "leading", "stopping", or "ended".
-	Stage string
+	// State is "new", "syncing", "standby", "leading", "stopping", or "ended". A manager that loses its lease goes back to standby.
+	State string
 
 	// Parts are the parts and their informers, in the order in which they were added, and the election after them.
 	Parts []PartStats
@@ -127,7 +138,7 @@ type Stats struct {
 //	added
 //	  |
 //	  v        its stage has begun, and the               has synced
-//	waiting - informers before it have synced -> syncing ------------> running
+//	waiting -  parts before it have started  --> syncing ------------> running
 //	  ^                                            | ^                    |
 //	  |                                      fails | | started again      | fails
 //	  |                                            v |                    |
@@ -135,7 +146,7 @@ type Stats struct {
 //	  |                                              |
 //	  |        its stage is over, or it is removed   |  (also from syncing and running)
 //	  |                                              v
-//	  '---- until its stage begins again -------- stopping ----> gone, if it was removed
+//	  '---- until its stage begins again -------- stopping ----> (removed)
 type PartStats struct {
 	Kind  string // "part", "informer", or "election"
 	Name  string
@@ -159,7 +170,7 @@ type PartStats struct {
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := Stats{Stage: m.stageLocked()}
+	s := Stats{State: m.stateLocked()}
 	for _, p := range m.everythingLocked() {
 		s.Parts = append(s.Parts, PartStats{
 			Kind: p.kind, Name: p.name, State: p.stateLocked(), Since: p.sinceLocked(), Restarts: p.restarts, Err: p.err, Value: p.value,
@@ -176,22 +187,18 @@ func (m *Manager) everythingLocked() []*part {
 	return append(m.parts[:len(m.parts):len(m.parts)], m.election)
 }
 
-// stageLocked returns the stage of m.
-func (m *Manager) stageLocked() string {
-	switch {
-	case m.stopping == nil:
-		return stageNew
-	case m.at != stageEnded && m.stoppingLocked():
-		return stageStopping
-	default:
-		return m.at
+// stateLocked returns the state of m.
+func (m *Manager) stateLocked() string {
+	if m.state != stateEnded && m.stoppingLocked() {
+		return stateStopping
 	}
+	return cmp.Or(m.state, stateNew)
 }
 
 // sinceLocked returns when the state of p began.
 func (p *part) sinceLocked() time.Time {
-	if p.done != nil && !p.told.IsZero() {
-		return p.told
+	if p.done != nil && !p.ending.IsZero() {
+		return p.ending
 	}
 	return p.since
 }

@@ -8,12 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // checked is a controller whose health is what the test says.
@@ -45,7 +47,7 @@ func (c *checkedInformer) Check() error { return c.err }
 
 func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -84,10 +86,8 @@ func TestCheckJoinsErrorsOfRunningParts(t *testing.T) {
 }
 
 func TestCheckIgnoresStoppedParts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{Restart: doubling})
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+	inStage(t, manager.Config{Restart: doubling}, func(t *testing.T, s *fakeStage) {
+		s.start(t)
 		late := newFakeInformer("late", s.events)
 		late.hold = true
 		require.NoError(t, s.manager.Add(late))
@@ -107,13 +107,12 @@ func TestCheckIgnoresStoppedParts(t *testing.T) {
 
 func TestCheckReportsWorkOutlivingItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		cfg := election(store)
 		cfg.OnStepDownOverrun = func(*leaderelect.Leadership) {}
 		s := newStage(t, manager.Config{Election: cfg})
 		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Hour); return nil }
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		cut(store, true)
 		time.Sleep(14 * time.Second)
 		require.NoError(t, s.manager.Check())
@@ -126,7 +125,7 @@ func TestCheckReportsWorkOutlivingItsLease(t *testing.T) {
 
 func TestReadyNamesMissingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		fail := make(chan error)
@@ -149,7 +148,7 @@ func TestReadyNamesMissingParts(t *testing.T) {
 		close(s.informer.synced)
 		time.Sleep(time.Minute)
 		require.NoError(t, m.Ready(), "a standby is ready")
-		assert.Equal(t, "standby", m.Stats().Stage)
+		assert.Equal(t, "standby", m.Stats().State)
 
 		late := newFakeInformer("late", s.events)
 		late.hold = true
@@ -178,27 +177,25 @@ func TestReadyNamesMissingParts(t *testing.T) {
 
 func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{Store: newLeases()}
+		store := &leases{Store: memlease.New()}
 		s := newStage(t, manager.Config{Election: election(store)})
-		store.events = s.events
+		notes := s.watch(store)
 		s.hook = func(ctx context.Context) error {
 			l, ok := leaderelect.FromContext(ctx)
 			assert.True(t, ok && l.Err() == nil, "still the leader")
-			store.notes.Store(true)
+			notes.Store(true)
 			return nil
 		}
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere", s.events))))
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
-		started := s.events.Take() // an election without a rival takes no time, so the two controllers start in any order
-		assert.Equal(t, "informer starts", started[0])
-		assert.ElementsMatch(t, []string{"everywhere starts", "part starts"}, started[1:])
+		assert.Equal(t, []string{"informer starts", "everywhere starts", "part starts"}, s.events.Take())
 		require.NoError(t, s.manager.Elector().Resign(t.Context(), time.Hour))
 		synctest.Wait()
 		assert.Equal(t, []string{"part drained", "part stops", "hook", "lease is written"}, s.events.Take())
-		assert.Equal(t, "standby", s.manager.Stats().Stage)
+		assert.Equal(t, "standby", s.manager.Stats().State)
 		require.NoError(t, s.manager.Ready())
-		store.notes.Store(false)
+		notes.Store(false)
 		time.Sleep(2 * time.Hour)
 		assert.Equal(t, []string{"part starts"}, s.events.Take(), "it leads again")
 		s.manager.CheckInvariants(t)
@@ -207,8 +204,7 @@ func TestResigningLeaderDrainsAndCallsBeforeRelease(t *testing.T) {
 }
 
 func TestFailedBeforeReleaseOfResigningLeaderStopsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{Election: election(newLeases()), StopTimeout: 20 * time.Second})
+	inStage(t, manager.Config{Election: election(memlease.New()), StopTimeout: 20 * time.Second}, func(t *testing.T, s *fakeStage) {
 		s.hook = func(ctx context.Context) error {
 			deadline, ok := ctx.Deadline()
 			assert.True(t, ok)

@@ -4,16 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
-	"github.com/stretchr/testify/require"
 )
 
 var (
@@ -33,19 +33,14 @@ func assertNoGoroutines(t *testing.T) {
 	looptest.NoGoroutines(t, "controller", "informer", "leaderelect", "workqueue", "wait")
 }
 
-// newController returns a controller that reports to the log.
-func newController(
-	t *testing.T, cfg controller.Config[string], f func(context.Context, string) (controller.Result, error),
+// reporting returns a controller that reports to the log.
+func reporting(
+	t *testing.T, cfg controller.Config[string], f func(context.Context, string) (controller.Result, error), inputs ...controller.Input[string],
 ) (*controller.Controller[string], *looptest.Log[controller.Report[string]]) {
 	t.Helper()
 	reports := &looptest.Log[controller.Report[string]]{}
-	cfg.Hooks.Reconciled = reports.Add
-	if cfg.Logger == nil {
-		cfg.Logger = quiet
-	}
-	c, err := controller.New("test", f, cfg)
-	require.NoError(t, err)
-	return c, reports
+	cfg.Hooks.Reconciled, cfg.Logger = reports.Add, quiet
+	return must(controller.New("test", f, cfg, inputs...)), reports
 }
 
 // keysOf returns the keys of the reports.
@@ -56,20 +51,6 @@ func keysOf(reports []controller.Report[string]) []string {
 	}
 	return keys
 }
-
-// limiter gives every key the same delay, and counts.
-type limiter struct {
-	delay   time.Duration
-	whens   atomic.Int64
-	forgets atomic.Int64
-}
-
-func (l *limiter) When(string) time.Duration { l.whens.Add(1); return l.delay }
-func (l *limiter) Forget(string)             { l.forgets.Add(1) }
-func (l *limiter) NumRequeues(string) int    { return 0 }
-
-// newLeases returns a LeaseStore that [cut] cuts off.
-func newLeases() *memlease.Store { return memlease.New() }
 
 // cut makes the calls of s fail, or ends that.
 func cut(s *memlease.Store, off bool) {

@@ -6,16 +6,18 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/internal/looptest"
-	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/internal/looptest"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/manager"
 )
 
 func TestSharedInformersRunOnceAndStayWarmInStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		events := &looptest.Log[string]{}
@@ -37,23 +39,6 @@ func TestSharedInformersRunOnceAndStayWarmInStandby(t *testing.T) {
 		assert.Equal(t, []string{"informer shared", "part a", "informer own", "part b", "election lock"}, names)
 		require.NoError(t, r.Stop())
 		assert.ElementsMatch(t, []string{"shared stops", "own stops"}, events.Take()[4:], "after the parts have drained")
-	})
-}
-
-func TestPartWaitsForItsOwnInformers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		s.events.Take()
-		late := newFakeInformer("late", s.events)
-		late.hold = true
-		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.informer, late), newFakePart("does not", s.events)))
-		time.Sleep(time.Minute)
-		assert.Equal(t, []string{"late starts"}, s.events.Take(), "and parts added after an informer wait for it")
-		close(late.synced)
-		synctest.Wait()
-		assert.ElementsMatch(t, []string{"reads starts", "does not starts"}, s.events.Take())
 	})
 }
 
@@ -96,11 +81,9 @@ func TestInformerEndsWithLastPartThatNeedsIt(t *testing.T) {
 }
 
 func TestAddedInformerStaysForPartsThatNeedIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
 		require.NoError(t, s.manager.Add(newFakePart("reads", s.events, s.informer)))
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		s.start(t)
 		s.events.Take()
 		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 		synctest.Wait()
@@ -143,9 +126,9 @@ func TestRemoveReportsErrorsOfInformers(t *testing.T) {
 
 func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{Store: newLeases()}
+		store := &leases{Store: memlease.New()}
 		s := newStage(t, manager.Config{Election: election(store)})
-		store.events = s.events
+		notes := s.watch(store)
 		s.informer.hold = true
 		require.NoError(t, s.manager.Add(manager.At(manager.Outer, newFakePart("recorder", s.events))))
 		r := looptest.Start(t, s.manager.Run)
@@ -154,7 +137,7 @@ func TestOuterPartStartsFirstAndStopsLast(t *testing.T) {
 		close(s.informer.synced)
 		synctest.Wait()
 		assert.Equal(t, []string{"part starts"}, s.events.Take(), "the manager does not wait for the recorder to sync")
-		store.notes.Store(true)
+		notes.Store(true)
 		require.NoError(t, r.Stop())
 		stops := s.events.Take()
 		assert.Equal(t, []string{"part drained", "part stops", "hook", "lease is written"}, stops[:4])
@@ -184,7 +167,7 @@ func TestUncomparableInformersAreDistinct(t *testing.T) {
 
 func TestLastStageOfPartWins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		events := &looptest.Log[string]{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // Manager starts the parts of a program in the right order, and stops them in reverse. Parts can be added and removed before and
@@ -33,13 +34,13 @@ type Manager struct {
 	//  1. No two added parts have the same kind and name, and no two parts have the same value.
 	//  2. A part is driven (its done is not nil) only by a stage, and by one at a time. When a stage is over, it drives no part.
 	//  3. A part that is removed is in parts for as long as it is driven, and not after that.
-	//  4. The gate of an informer is open if and only if the informer has synced once, or is not in parts.
+	//  4. The gate of a part is closed only if the part is in parts, and has not started, or synced if it is an informer.
 	//  5. An informer counts in needs the parts that list it in informers, and itself if it was added. It is removed when needs reaches zero.
-	parts     []*part // in the order in which they were added; the informers of a part come before it
-	added     int     // parts added so far, which is the number of the next one
-	first     int     // parts that were added before Run
-	stages    [stageKinds]*stage
-	at        string                  // the stage of m, apart from a stop
+	parts     []*part                 // in the order in which they were added; the informers of a part come before it
+	added     int                     // parts added so far, which is the number of the next one
+	first     int                     // parts that were added before Run
+	stages    [stages]*stage          // that run
+	state     string                  // of m, apart from a stop; "" before Run
 	stopping  context.Context         // ends when the stop begins; nil before Run
 	stop      context.CancelCauseFunc // begins the stop
 	stopBegan time.Time               // set when it is first needed
@@ -66,10 +67,10 @@ type Config struct {
 	Election *leaderelect.Config
 
 	// Shards makes the controllers share their keys with those of other replicas: the replica that owns the slot of a key reconciles it,
-	// and every replica owns some. It takes the place of Election. A part of stage Leading must then have the methods
-	// Share(controller.Slots) and Acquired(slot int), as *controller.Controller has. Such a part runs for as long as the manager does.
-	// Add all other parts to stage Always. Add calls Share. When this replica has acquired a slot, the manager calls Acquired of each
-	// part, and then OnAcquired if it is set. It calls none of them if the slot is lost first. For OnStepDownOverrun, an OnRevoked that
+	// and every replica owns some. It takes the place of Election. A part of stage Leading must then be a [Sharer], as
+	// *controller.Controller is. Such a part runs for as long as the manager does. Add all other parts to stage Always. Add calls Share.
+	// When this replica has acquired a slot, the manager calls CatchUp of each part, then Acquired of each, and then OnAcquired if it is
+	// set. It calls none of the last two if the slot is lost first. For OnStepDownOverrun, an OnRevoked that
 	// has not returned counts as work in the slot.
 	Shards *shard.Config
 
@@ -81,17 +82,19 @@ type Config struct {
 	// error or panics, everything stops, and Run returns the error.
 	BeforeRelease func(ctx context.Context) error
 
-	// Restart decides what happens when a part has failed. If again is true, the manager logs the failure and calls Run of the part
-	// again after the given time. Otherwise it stops everything, and Run returns the failure. A part has failed if it returned an
-	// error, panicked, or returned before its context ended. An informer has also failed if it has not synced in time.
+	// Restart is the backoff after which a part that has failed runs again: after Restart.Delay(n-1) when it has failed n times in a row.
+	// A part has failed if it returned an error, panicked, or returned before its context ended. An informer has also failed if it has
+	// not synced in time. The manager logs such a failure. Without a Restart, which is the default, the first failure stops everything, and
+	// Run returns it. If another field is set, Duration must be positive. If Steps is set, the failure of the last step does. So does an error that wraps informer.ErrEnded: an
+	// informer that has ended cannot run again. It needs no restart, since it retries by itself when its source fails.
 	//
-	// The manager calls Restart without locks, and for several parts concurrently. If Restart panics, everything stops. To continue without
-	// the part, call [Manager.Remove] with a context that has ended, and return (0, true). Nil stops everything; [Backoff] makes a Restart
-	// with a backoff.
-	Restart func(Failure) (after time.Duration, again bool)
+	// A part of stage Leading that waits for its restart when another term begins starts with that term. A part that the others can do
+	// without calls [Manager.Remove] when it fails, with a context that has ended.
+	Restart wait.Backoff
 
-	// SyncTimeout limits the time that an informer takes to sync, from its start. An informer that takes longer has failed. Defaults to
-	// 2 min. A negative value disables the limit.
+	// SyncTimeout limits the time that an informer takes to sync, from its start. An informer that takes longer has failed. It holds for all
+	// informers, whatever the SyncTimeout of a controller is: a controller starts after its informers have synced. Defaults to 2 min. A
+	// negative value disables the limit.
 	SyncTimeout time.Duration
 
 	// StopTimeout limits the whole stop. The DrainTimeout of each controller should be shorter. At the limit, the context of
@@ -140,15 +143,16 @@ func New(cfg Config, parts ...Part) (*Manager, error) {
 	if cfg.HealthyAfter < 0 {
 		return nil, fmt.Errorf("manager: new: Config.HealthyAfter is %v, must not be negative", cfg.HealthyAfter)
 	}
+	if cfg.Restart.Duration <= 0 && !cfg.Restart.IsZero() {
+		return nil, fmt.Errorf("manager: new: Config.Restart.Duration is %v, must be positive if another field of Config.Restart is set",
+			cfg.Restart.Duration)
+	}
 	cfg.SyncTimeout = cmp.Or(cfg.SyncTimeout, 2*time.Minute)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, time.Minute)
 	cfg.HealthyAfter = cmp.Or(cfg.HealthyAfter, time.Minute)
-	if cfg.Restart == nil {
-		cfg.Restart = func(Failure) (time.Duration, bool) { return 0, false }
-	}
 	m := &Manager{
 		cfg: cfg, logger: cmp.Or(cfg.Logger, slog.Default()), exit: leaderelect.ExitOnOverrun, late: make(chan struct{}),
-		inSlots: map[int]*slotWork{}, at: stageNew,
+		inSlots: map[int]*slotWork{},
 	}
 	var err error
 	switch {

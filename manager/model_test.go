@@ -13,11 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/internal/looptest"
-	"github.com/setpoint-go/setpoint/leaderelect"
-	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/internal/looptest"
+	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/manager"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // rounds returns how often a test repeats: n, or what the variable of the environment says.
@@ -32,8 +35,8 @@ func rounds(t *testing.T, variable string, n int) int {
 }
 
 // TestStartAndStopOrderHoldsInRandomRuns adds and removes parts of a manager, makes them fail, late and slow, takes the
-// leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when it is told to
-// end that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
+// leadership away and gives it back, and stops it, at random times. Each part checks when it starts and when its context
+// ends that the order is kept (see managed). When things have come to rest, what ought to run runs, and nothing else does.
 func TestStartAndStopOrderHoldsInRandomRuns(t *testing.T) {
 	times := 30
 	if raceEnabled {
@@ -53,22 +56,22 @@ func TestStartAndStopOrderHoldsInRandomRuns(t *testing.T) {
 
 func managerModel(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), hear: make(chan struct{})}
-	w.store = &releases{Store: newLeases(), w: w}
-	elect := election(w.store)
+	w := &managedWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), release: make(chan struct{})}
+	w.leases = &leases{Store: memlease.New(), updates: w.checkUpdate}
+	elect := election(w.leases)
 	elect.OnStepDownOverrun = func(*leaderelect.Leadership) {} // and not the end of the process
-	m, err := manager.New(manager.Config{
-		Election: elect, Restart: w.decide(r.IntN(3) == 0), BeforeRelease: w.hook, Logger: quiet,
-	})
-	require.NoError(t, err)
-	w.manager = m
+	cfg := manager.Config{Election: elect, BeforeRelease: w.hook, Logger: quiet}
+	if w.stops = r.IntN(3) == 0; !w.stops {
+		cfg.Restart = wait.Backoff{Duration: time.Duration(1+r.IntN(5000)) * time.Millisecond}
+	}
+	m := must(manager.New(cfg))
 	for range r.IntN(6) {
 		addSome(t, w, m, r)
 	}
-	for _, p := range w.parts { // all of them need all of the informers
+	for _, p := range w.parts { // whatever the order in which they were added
 		p.needs = nil
 		for _, s := range w.parts {
-			if p.stage != manager.Outer && s.kind == "informer" {
+			if s.stage < p.stage {
 				p.needs = append(p.needs, s)
 			}
 		}
@@ -87,7 +90,7 @@ func managerModel(t *testing.T, seed uint64) {
 			w.failSome()
 			synctest.Wait()
 		case 4:
-			w.store.setCut(r.IntN(2) == 0)
+			w.setCut(r.IntN(2) == 0)
 		case 5:
 			if r.IntN(3) == 0 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -104,36 +107,36 @@ func managerModel(t *testing.T, seed uint64) {
 		}
 	}
 	if r.IntN(2) == 0 {
-		w.store.setCut(false)
+		w.setCut(false)
 		time.Sleep(30 * time.Minute)
 		synctest.Wait()
 		checkRest(t, w, m, running)
 	}
 	w.locked(func() { w.stopping = true })
 	began := time.Now()
-	err = running.Stop()
+	err := running.Stop()
 	w.locked(func() { w.ended = true })
 	synctest.Wait()
 	m.CheckInvariants(t)
 	assert.LessOrEqual(t, time.Since(began), time.Minute+4*3*time.Second)
-	assert.Equal(t, len(w.deaf) > 0, errors.Is(err, manager.ErrStopTimeout), err)
-	for _, name := range w.deaf {
+	assert.Equal(t, len(w.stuck) > 0, errors.Is(err, manager.ErrStopTimeout), err)
+	for _, name := range w.stuck {
 		assert.ErrorContains(t, err, fmt.Sprintf("%q: it has not returned", name))
 	}
 	left := strings.Count(fmt.Sprint(err), "it has not returned")
-	assert.True(t, len(w.deaf) <= left && left <= len(w.deaf)+w.slow, err)
-	close(w.hear)
+	assert.True(t, len(w.stuck) <= left && left <= len(w.stuck)+w.slow, err)
+	close(w.release)
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	m.CheckInvariants(t)
-	assert.Equal(t, "ended", m.Stats().Stage)
+	assert.Equal(t, "ended", m.Stats().State)
 	for _, p := range w.parts {
 		assert.Zero(t, p.runs, "%s still runs", p.name)
 	}
 	for _, name := range w.expected {
 		assert.ErrorContains(t, err, name)
 	}
-	if len(w.expected) == 0 && !w.late && len(w.deaf) == 0 {
+	if len(w.expected) == 0 && !w.late && len(w.stuck) == 0 {
 		assert.NoError(t, err)
 	}
 	assertNoGoroutines(t)
@@ -141,7 +144,7 @@ func managerModel(t *testing.T, seed uint64) {
 
 // addSome adds a part, or one whose name is taken.
 func addSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
-	synctest.Wait() // for parts that are told to end, or fail
+	synctest.Wait() // for parts that end, or fail
 	var taken *managed
 	var stopping bool
 	w.locked(func() {
@@ -158,12 +161,12 @@ func addSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
 		}
 		return
 	}
-	p, fresh := w.newPart(manager.Stage(r.IntN(3)), r.IntN(2) == 0)
+	p, fresh := w.newPart(allStages[r.IntN(len(allStages))], r.IntN(2) == 0)
 	if err := m.Add(p.part()); stopping {
 		assert.ErrorIs(t, err, manager.ErrStopped)
 		w.locked(func() {
 			for _, p := range append(fresh, p) {
-				p.gone = true
+				p.removed = true
 			}
 		})
 	} else {
@@ -175,13 +178,13 @@ func addSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
 func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand) {
 	synctest.Wait()
 	var p *managed
-	var farewells []error
+	var lastErrs []error
 	var own []*managed // informers that only p needs
 	w.locked(func() {
 		w.sweepLocked()
 		if listed := slices.DeleteFunc(slices.Clone(w.parts), func(p *managed) bool { return !p.listed }); len(listed) > 0 {
 			p = listed[r.IntN(len(listed))]
-			farewells = w.dropLocked(p)
+			lastErrs = w.dropLocked(p)
 			for _, s := range p.informers {
 				if n := s.neededByLocked(); !s.listed && (n == 0 || n == 1 && p.runs > 0) {
 					own = append(own, s)
@@ -200,8 +203,8 @@ func removeSome(t *testing.T, w *managedWorld, m *manager.Manager, r *rand.Rand)
 	switch {
 	case ctx.Err() != nil || w.stopping: // it may still run, or its error belongs to Run
 	case errors.Is(err, manager.ErrSyncTimeout): // it was about to end because of that
-	case len(farewells) > 0 && err != nil:
-		assert.True(t, slices.ContainsFunc(farewells, func(f error) bool { return errors.Is(err, f) }), err)
+	case len(lastErrs) > 0 && err != nil:
+		assert.True(t, slices.ContainsFunc(lastErrs, func(f error) bool { return errors.Is(err, f) }), err)
 	default:
 		assert.NoError(t, err)
 	}
@@ -222,12 +225,12 @@ func checkRest(t *testing.T, w *managedWorld, m *manager.Manager, running *loopt
 	w.sweepLocked()
 	stats := m.Stats()
 	if w.stopping {
-		assert.Equal(t, "ended", stats.Stage)
+		assert.Equal(t, "ended", stats.State)
 		return
 	}
 	elected := stats.Parts[len(stats.Parts)-1]
 	assert.Equal(t, "election", elected.Kind)
-	assert.Equal(t, "leading", stats.Stage)
+	assert.Equal(t, "leading", stats.State)
 	assert.NoError(t, m.Ready())
 	assert.Len(t, stats.Parts, len(w.parts)+1)
 	for i, p := range w.parts {

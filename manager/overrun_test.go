@@ -8,14 +8,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // ledStage is a fakeStage that leads.
@@ -33,7 +34,7 @@ func newLedStage(
 	t *testing.T, configure func(*leaderelect.Config), work func(ctx context.Context), others ...manager.Part,
 ) *ledStage {
 	t.Helper()
-	s := &ledStage{store: newLeases(), out: &looptest.Text{}, term: make(chan *leaderelect.Leadership, 1)}
+	s := &ledStage{store: memlease.New(), out: &looptest.Text{}, term: make(chan *leaderelect.Leadership, 1)}
 	cfg := election(s.store)
 	configure(cfg)
 	s.fakeStage = newStage(t, manager.Config{Election: cfg, Logger: looptest.Logger(s.out)})
@@ -52,7 +53,7 @@ func newLedStage(
 // asItIs leaves an election as it is.
 func asItIs(*leaderelect.Config) {}
 
-// lose takes the lease away. It returns when the part was told to end.
+// lose takes the lease away. It returns when the context of the part has ended.
 func (s *ledStage) lose() *leaderelect.Leadership {
 	l := <-s.term
 	cut(s.store, true)
@@ -72,20 +73,20 @@ func TestProcessExitsWhenPartOutlivesLeadership(t *testing.T) {
 		assert.Contains(t, out.String(), "another may lead")
 	}
 	bubble(t, "election", func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		innocent := manager.At(manager.Always, newFakePart("innocent", &looptest.Log[string]{}))
 		s := newLedStage(t, asItIs, func(context.Context) { _ = run(nil) }, innocent)
 		check(t, s.store, &s.exits, s.out)
 		assert.Contains(t, s.out.String(), "[part]")
 		assert.NotContains(t, s.out.String(), "innocent")
-		hear()
+		release()
 		_ = s.Stop()
 	})
 	bubble(t, "slots", func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		s := newSharedWork(t, shard.Config{Slots: 1}, func(context.Context, int) { _ = run(nil) })
 		check(t, s.store, &s.exits, s.out)
-		hear()
+		release()
 		_ = s.Stop()
 	})
 }
@@ -108,16 +109,15 @@ func TestPartsHaveGracePeriodBeforeProcessExits(t *testing.T) {
 // The grace period counts from the stop of the last part.
 func TestSlowRemovalDoesNotShortenGraceOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		removed := newFakePart("removed", &looptest.Log[string]{})
-		removed.run = func(ctx context.Context) error {
+		slow := newFakePart("slow", &looptest.Log[string]{})
+		slow.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(900 * time.Millisecond); return nil }
+		s := newLedStage(t, asItIs, func(ctx context.Context) {
 			l, _ := leaderelect.FromContext(ctx)
 			<-l.Context().Done()
 			time.Sleep(500 * time.Millisecond)
-			return nil
-		}
-		s := newLedStage(t, asItIs, func(ctx context.Context) { <-ctx.Done(); time.Sleep(900 * time.Millisecond) }, removed)
+		}, slow)
 		synctest.Wait()
-		require.ErrorContains(t, s.manager.Remove(ended(), "removed"), "has not ended yet")
+		require.ErrorContains(t, s.manager.Remove(ended(), "part"), "has not ended yet")
 		time.Sleep(time.Second)
 		l := s.lose()
 		began := time.Now()
@@ -128,22 +128,14 @@ func TestSlowRemovalDoesNotShortenGraceOfOthers(t *testing.T) {
 	})
 }
 
-// The process is suspended, or busy, between the acquisition and the first call.
+// The process is suspended between the acquisition and the first call.
 func TestProcessContinuesWhenFirstTermIsLostBeforeWorkStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
-		began := false
-		s := newLedStage(t, func(cfg *leaderelect.Config) {
-			cfg.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
-		}, func(context.Context) { began = true })
-		synctest.Wait()
-		cut(s.store, true)
-		time.Sleep(20 * time.Second)
-		assert.Zero(t, s.exits.Load(), "nothing has begun")
-		hear()
-		synctest.Wait()
-		assert.False(t, began)
-		require.NoError(t, s.Stop())
+	inStage(t, manager.Config{Election: election(memlease.New())}, func(t *testing.T, s *fakeStage) {
+		s.manager.SetExit(func(*leaderelect.Leadership) { t.Error("nothing has begun") })
+		work, depose := leaderelect.Appoint(t.Context(), "lease", 1)
+		depose(leaderelect.ErrLeaseExpired)
+		l, _ := leaderelect.FromContext(work)
+		s.manager.Overrun(l)
 	})
 }
 
@@ -172,7 +164,7 @@ func TestProcessContinuesWhenNoPartRuns(t *testing.T) {
 
 func TestProcessExitsWhenOnStoppedLeadingHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		s := newLedStage(t, func(cfg *leaderelect.Config) {
 			cfg.OnStoppedLeading = func(*leaderelect.Leadership, error) { _ = run(nil) }
 		}, func(ctx context.Context) { <-ctx.Done() })
@@ -180,7 +172,7 @@ func TestProcessExitsWhenOnStoppedLeadingHangs(t *testing.T) {
 		cut(s.store, true)
 		time.Sleep(time.Minute) // the lease is lost, the part has ended, the callback has not returned
 		assert.EqualValues(t, 1, s.exits.Load())
-		hear()
+		release()
 		_ = s.Stop()
 	})
 }
@@ -201,11 +193,14 @@ type sharedWork struct {
 
 func (s *sharedWork) Share(slots controller.Slots) { assert.Equal(s.t, s.manager.Slots(), slots) }
 func (s *sharedWork) Acquired(slot int)            { s.slots <- slot }
+func (s *sharedWork) Revoked(int)                  {}
+
+func (s *sharedWork) Prepare(context.Context, int) error { return nil }
 
 // newSharedWork returns a manager that runs. In each slot, work is called as soon as the slot was acquired.
 func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context, slot int)) *sharedWork {
 	t.Helper()
-	s := &sharedWork{t: t, store: newLeases(), out: &looptest.Text{}, slots: make(chan int, cfg.Slots), terms: map[int]chan *leaderelect.Leadership{}}
+	s := &sharedWork{t: t, store: memlease.New(), out: &looptest.Text{}, slots: make(chan int, cfg.Slots), terms: map[int]chan *leaderelect.Leadership{}}
 	keys := map[int]string{}
 	cfg.Lease.Store, cfg.Lease.Key, cfg.Lease.Logger = s.store, "lock", quiet
 	var err error
@@ -241,7 +236,7 @@ func newSharedWork(t *testing.T, cfg shard.Config, work func(ctx context.Context
 	return s
 }
 
-// lose takes the leases of the given leaderships away. It returns when their work was told to end.
+// lose takes the leases of the given leaderships away. It returns when the context of their work has ended.
 func (s *sharedWork) lose(leaderships ...*leaderelect.Leadership) {
 	cut(s.store, true)
 	for _, l := range leaderships {
@@ -295,7 +290,7 @@ func TestSlotWorkHasGracePeriodDespiteShorterStepDown(t *testing.T) {
 
 func TestSlotGracePeriodStartsWhenWorkIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		s := newSharedWork(t, shard.Config{Slots: 1}, func(ctx context.Context, _ int) { _ = run(ctx) })
 		l := <-s.terms[0]
 		s.lose(l)
@@ -305,7 +300,7 @@ func TestSlotGracePeriodStartsWhenWorkIsStopped(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.Zero(t, s.overrun(l))
 		assert.EqualValues(t, 2, s.exits.Load())
-		hear()
+		release()
 		require.NoError(t, s.Stop())
 	})
 }
@@ -313,7 +308,7 @@ func TestSlotGracePeriodStartsWhenWorkIsStopped(t *testing.T) {
 // As after a suspend, when the work has ended before the manager checks.
 func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		var revoked atomic.Int64
 		cfg := shard.Config{Slots: 2, OnRevoked: func(slot int, cause error) {
 			assert.ErrorIs(t, cause, leaderelect.ErrLeaseExpired)
@@ -332,7 +327,7 @@ func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 		assert.Zero(t, s.exits.Load(), "the work in the other slot is independent")
 		s.overrun(goesOn)
 		assert.EqualValues(t, 1, s.exits.Load())
-		hear()
+		release()
 		require.NoError(t, s.Stop())
 		assert.EqualValues(t, 1+2, revoked.Load())
 	})
@@ -341,35 +336,14 @@ func TestProcessContinuesWhenNoSlotWorkRuns(t *testing.T) {
 // Only OnRevoked is left of a slot, and it may still act.
 func TestProcessExitsWhenOnRevokedHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
+		run, release := stuck(t)
 		cfg := shard.Config{Slots: 1, OnRevoked: func(int, error) { _ = run(nil) }}
 		s := newSharedWork(t, cfg, func(ctx context.Context, _ int) { <-ctx.Done() })
 		l := <-s.terms[0]
 		s.lose(l)
 		assert.Equal(t, time.Second, s.overrun(l))
 		assert.EqualValues(t, 1, s.exits.Load())
-		hear()
-		require.NoError(t, s.Stop())
-	})
-}
-
-// The process is suspended, or busy, between the acquisition and the first call.
-func TestNoWorkStartsInLostSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		run, hear := deaf(t)
-		cfg := shard.Config{Slots: 1, OnAcquired: func(context.Context, int) error {
-			t.Error("OnAcquired is called in a slot that is lost")
-			return nil
-		}}
-		cfg.Lease.Hooks.StartedLeading = func(uint64) { _ = run(nil) }
-		s := newSharedWork(t, cfg, func(context.Context, int) {})
-		synctest.Wait()
-		cut(s.store, true)
-		time.Sleep(20 * time.Second)
-		assert.Zero(t, s.exits.Load(), "nothing has begun")
-		hear()
-		synctest.Wait()
-		assert.Empty(t, s.slots)
+		release()
 		require.NoError(t, s.Stop())
 	})
 }

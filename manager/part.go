@@ -10,32 +10,62 @@ import (
 )
 
 // Part is a unit that a manager starts and stops. *controller.Controller and *events.Recorder are parts, and so is every type with
-// a Name and a Run. A part may also have these methods, which the manager detects:
-//
-//   - Informers() []controller.Informer lists the informers that the part needs. The manager runs each informer of its parts once, in stage
-//     Outer, so you need not add them. Two informers are the same if they are equal.
-//   - Check() error reports whether the part is healthy: see [Manager.Check].
-//   - Share(controller.Slots) and Acquired(slot int) make a part of stage Leading share its keys: see [Config].Shards.
-//   - Synced() <-chan struct{} makes a part of stage Outer an informer: other parts wait until it has synced. A controller.Informer
-//     that is added without a stage is a part of stage Outer.
+// a Name and a Run. A part may also be a [Dependent], a [Checker], a [Sharer], or a [Syncer].
 type Part interface {
 	// Name returns the name of the part, for errors, logs, and Remove.
 	Name() string
 
 	// Run blocks until ctx ends, and then stops gracefully. The manager calls it again after it has returned: once per term if the
-	// part is of stage Leading, and after a failure if [Config].Restart says so. A part of stage Leading must stop at once when the
+	// part is of stage Leading, and after a failure as [Config].Restart says. A part of stage Leading must stop at once when the
 	// leadership of ctx (leaderelect.FromContext) is lost.
 	Run(ctx context.Context) error
 }
 
-// Stage says when a part runs. The package documentation shows the order.
+// Dependent is a [Part] that needs informers. The manager runs each informer of its parts once, in stage Outer, so you need not add
+// them. Two informers are the same if they are equal.
+type Dependent interface {
+	Informers() []controller.Informer
+}
+
+// Checker is a [Part] that reports whether it is healthy: see [Manager.Check].
+type Checker interface {
+	Check() error
+}
+
+// Sharer is a [Part] of stage Leading that shares its keys with the same part of other replicas: see [Config].Shards.
+type Sharer interface {
+	// Share is called once, before Run.
+	Share(controller.Slots)
+
+	// Prepare makes the part ready for a slot, before work in it begins. ctx carries the leadership of the slot.
+	Prepare(ctx context.Context, slot int) error
+
+	// Acquired is called after this replica has acquired a slot, and prepared it.
+	Acquired(slot int)
+
+	// Revoked is called after all work in a slot has ended, before it is released. It is also called after a Prepare that has failed.
+	Revoked(slot int)
+}
+
+// Syncer is a [Part] for which others wait until it has synced. If it is of stage Outer, it is an informer. A controller.Informer that
+// is added without a stage is a part of stage Outer.
+type Syncer interface {
+	// Synced returns a channel that is closed when the part has synced.
+	Synced() <-chan struct{}
+}
+
+// Stage says when a part runs. The package documentation shows the order. A part has started when its Run has been called. A part for which
+// others must wait longer is a [Syncer] of stage Outer.
 type Stage int
 
-// The stages.
+// The stages, in the order in which they start.
 const (
-	Leading Stage = iota // while this process leads, which without an election is always; the default
-	Always               // on every replica, from when the informers have synced until the stop begins
-	Outer                // on every replica, the first to start and the last to end, as informers do
+	Outer    Stage = iota // on every replica, the first to start and the last to end, as informers do
+	Always                // on every replica, from when the informers have synced until the stop begins
+	electing              // the election, or the slots
+	Leading               // while this process leads, which without an election is always; the default of New and Add
+
+	stages // their number
 )
 
 // String returns the name of the stage.
@@ -47,13 +77,15 @@ func (s Stage) String() string {
 		return "always"
 	case Outer:
 		return "outer"
+	case electing:
+		return "electing"
 	}
 	return fmt.Sprintf("Stage(%d)", int(s))
 }
 
 // At returns p as a part that runs in the given stage, even if At has given it another one. It panics if p is nil or stage is invalid.
 func At(stage Stage, p Part) Part {
-	if stage < Leading || stage > Outer {
+	if stage != Outer && stage != Always && stage != Leading {
 		panic(fmt.Sprintf("manager: At called with %v", stage))
 	}
 	mustPart("At", p)
@@ -105,39 +137,41 @@ const (
 type part struct {
 	kind   string
 	name   string
-	value  any       // what it is
-	stage  stageKind // in which it runs
+	value  any   // what it is
+	stage  Stage // in which it runs
 	run    func(ctx context.Context) error
 	check  func() error    // nil if it has none
 	synced <-chan struct{} // of an informer; else nil
-	gate   chan struct{}   // of an informer: closed when it has synced once or is gone, with Manager.mu held
 
-	// share and acquired are the methods of a part that can share its keys; else nil.
-	share    func(controller.Slots)
-	acquired func(slot int)
-	shared   chan struct{} // closed by Add after share has returned, before p runs; nil if the manager shares no keys
+	// gate is closed, with Manager.mu held, when parts of later stages need not wait for this one: an informer has synced once, Run of another
+	// part has been called, or the part has been removed. Nil if it is of stage Leading, or the election.
+	gate chan struct{}
+
+	sharer Sharer        // nil if it cannot share its keys
+	shared chan struct{} // closed by Add after Share has returned, before p runs; nil if the manager shares no keys
 
 	// Manager.mu guards the following.
 
 	listed    bool    // was added itself, so its name is reserved
 	informers []*part // the informers that it needs
 	needs     int     // of an informer: the number of parts that need it
-	number    int     // in the order in which parts were added; a part waits for the informers with smaller ones
+	number    int     // in the order in which parts were added
+	after     int     // the part waits for parts of earlier stages with smaller numbers
 	state     string
-	since     time.Time // of state
+	since     time.Time // when state began
 	failures  int       // in a row
 	restarts  int
 	err       error // of the last failure
 	removed   bool
 	removers  int     // calls that wait for its end
-	released  []*part // informers that no part needed when it was gone
+	released  []*part // informers that no part needed after its removal
 	result    error   // of a removed part: the error of Run, unless that is expected
 
 	// While a stage drives it; else nil.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the stage lets go of it
-	told   time.Time     // when it was told to end; zero before
+	done   chan struct{} // closed when the stage no longer drives it
+	ending time.Time     // when its context ended, or is about to; zero before
 }
 
 // newPart returns the manager's record of p.
@@ -153,60 +187,45 @@ func newPart(p Part) *part {
 	} else if _, ok := p.(controller.Informer); ok {
 		stage = Outer
 	}
-	made := &part{kind: kindPart, name: p.Name(), value: p, run: p.Run, check: checkOf(p), state: stateWaiting, listed: true}
-	switch stage {
-	case Leading:
-		made.stage = leaderStage
-	case Always:
-		made.stage = replicaStage
-	case Outer:
-		made.stage = outerStage
-		if s, ok := p.(interface{ Synced() <-chan struct{} }); ok {
-			made.makeInformer(s.Synced())
-		}
+	made := &part{kind: kindPart, name: p.Name(), value: p, stage: stage, run: p.Run, check: checkOf(p), state: stateWaiting, listed: true}
+	if stage < electing {
+		made.gate = make(chan struct{})
 	}
-	if s, ok := p.(interface {
-		Share(slots controller.Slots)
-		Acquired(slot int)
-	}); ok {
-		made.share, made.acquired = s.Share, s.Acquired
+	if s, ok := p.(Syncer); ok && stage == Outer {
+		made.kind, made.synced = kindInformer, s.Synced()
 	}
+	made.sharer, _ = p.(Sharer)
 	return made
 }
 
 // newInformer returns the manager's record of an informer.
 func newInformer(in controller.Informer) *part {
-	p := &part{kind: kindPart, name: in.Name(), value: in, stage: outerStage, run: in.Run, check: checkOf(in), state: stateWaiting}
-	p.makeInformer(in.Synced())
-	return p
-}
-
-// makeInformer makes p an informer, which other parts wait for.
-func (p *part) makeInformer(synced <-chan struct{}) {
-	p.kind, p.synced, p.gate = kindInformer, synced, make(chan struct{})
+	return &part{
+		kind: kindInformer, name: in.Name(), value: in, stage: Outer, run: in.Run, check: checkOf(in), state: stateWaiting,
+		gate: make(chan struct{}), synced: in.Synced(),
+	}
 }
 
 // newElectionPart returns the part of an *leaderelect.Elector or *shard.Slots.
 func newElectionPart(key string, e interface {
+	Checker
 	Run(ctx context.Context) error
-	Check(tolerance time.Duration) error
 }) *part {
-	check := func() error { return e.Check(0) }
-	return &part{kind: kindElection, name: key, value: e, stage: electionStage, run: e.Run, check: check, state: stateWaiting}
+	return &part{kind: kindElection, name: key, value: e, stage: electing, run: e.Run, check: e.Check, state: stateWaiting}
 }
 
 // checkOf returns the method Check of a part, or nil if it has none.
 func checkOf(part any) func() error {
-	if c, ok := part.(interface{ Check() error }); ok {
+	if c, ok := part.(Checker); ok {
 		return c.Check
 	}
 	return nil
 }
 
-// informersOf returns the informers that a part lists.
+// informersOf returns the informers that a part needs.
 func informersOf(part any) []controller.Informer {
-	if s, ok := part.(interface{ Informers() []controller.Informer }); ok {
-		return s.Informers()
+	if d, ok := part.(Dependent); ok {
+		return d.Informers()
 	}
 	return nil
 }
@@ -216,9 +235,9 @@ func (p *part) is(v any) bool {
 	return reflect.ValueOf(p.value).Comparable() && reflect.ValueOf(v).Comparable() && p.value == v
 }
 
-// tellLocked records that p is told to end, unless it already was.
-func (p *part) tellLocked(now time.Time) {
-	if p.told.IsZero() {
-		p.told = now
+// endLocked records that the context of p ends, unless it already has.
+func (p *part) endLocked(now time.Time) {
+	if p.ending.IsZero() {
+		p.ending = now
 	}
 }

@@ -9,21 +9,20 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 func TestInformerAddedLaterSyncsBeforeLaterController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
+		s.start(t)
 		assert.Equal(t, started, s.events.Take())
 
 		require.NoError(t, s.manager.Add(newFakePart("before", s.events)))
@@ -49,26 +48,11 @@ func TestInformerAddedLaterSyncsBeforeLaterController(t *testing.T) {
 	})
 }
 
-func TestPartsAddedBeforeRunWaitForAllInformers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		last := newFakeInformer("last", s.events)
-		last.hold = true
-		require.NoError(t, s.manager.Add(last)) // after the controller
-		looptest.Start(t, s.manager.Run)
-		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"informer starts", "last starts"}, s.events.Take())
-		close(last.synced)
-		synctest.Wait()
-		assert.Equal(t, []string{"part starts"}, s.events.Take())
-	})
-}
-
 func TestStatsIncludeParts(t *testing.T) {
 	events := &looptest.Log[string]{}
 	informer := newFakeInformer("informer", events)
 	part := newFakePart("part", events, informer)
-	m := must(manager.New(manager.Config{Election: election(newLeases())}, manager.At(manager.Always, manager.At(manager.Leading, part))))
+	m := must(manager.New(manager.Config{Election: election(memlease.New())}, manager.At(manager.Always, manager.At(manager.Leading, part))))
 	parts := m.Stats().Parts
 	require.Len(t, parts, 3)
 	assert.Same(t, informer, parts[0].Value)
@@ -81,7 +65,7 @@ func TestStatsIncludeParts(t *testing.T) {
 
 func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -89,7 +73,7 @@ func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"informer starts", "everywhere starts"}, s.events.Take())
-		assert.Equal(t, "standby", s.manager.Stats().Stage)
+		assert.Equal(t, "standby", s.manager.Stats().State)
 
 		require.NoError(t, s.manager.Add(newFakePart("other", s.events)))
 		require.NoError(t, s.manager.Add(manager.At(manager.Always, newFakePart("everywhere too", s.events))))
@@ -100,11 +84,11 @@ func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 		other.Stop()
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.Take())
-		assert.Equal(t, "leading", s.manager.Stats().Stage)
+		assert.Equal(t, "leading", s.manager.Stats().State)
 		cut(store, true)
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{"part stops", "other stops"}, s.events.Take())
-		assert.Equal(t, "standby", s.manager.Stats().Stage)
+		assert.Equal(t, "standby", s.manager.Stats().State)
 		cut(store, false)
 		time.Sleep(time.Minute)
 		assert.ElementsMatch(t, []string{"part starts", "other starts"}, s.events.Take())
@@ -116,38 +100,15 @@ func TestEveryReplicaControllerRunsInStandbyAndAllTerms(t *testing.T) {
 			"everywhere drained", "everywhere stops", "everywhere too drained", "everywhere too stops",
 		}, events[:8])
 		assert.Equal(t, []string{"hook", "informer stops"}, events[8:])
-		assert.Equal(t, "ended", s.manager.Stats().Stage)
-	})
-}
-
-func TestBeforeReleaseRunsBetweenEveryReplicaPartsAndLeaseRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &watchedLeases{Store: newLeases()}
-		s := newStage(t, manager.Config{Election: election(store)})
-		store.events = s.events
-		s.hook = func(context.Context) error { store.notes.Store(true); return nil }
-		require.NoError(t, s.manager.Add(manager.At(manager.Always, &fakePart{name: "slow", events: s.events, run: func(ctx context.Context) error {
-			<-ctx.Done()
-			time.Sleep(9 * time.Second)
-			return nil
-		}})))
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		s.events.Take()
-		require.NoError(t, r.Stop())
-		assert.Equal(t, []string{
-			"part drained", "part stops", "slow stops", "hook", "lease is written", "informer stops",
-		}, s.events.Take())
+		assert.Equal(t, "ended", s.manager.Stats().State)
 	})
 }
 
 func TestRemoveDrainsOnlyThatController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		c, reports := newController(t, controller.Config[string]{}, slow)
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
+		c, reports := reporting(t, controller.Config[string]{DrainOnStop: true}, slow)
 		require.NoError(t, s.manager.Add(c))
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		assert.Equal(t, started, s.events.Take())
 		for _, key := range []string{"a", "b", "c"} {
 			c.Add(key)
@@ -170,28 +131,14 @@ func TestRemoveDrainsOnlyThatController(t *testing.T) {
 }
 
 func TestRemoveReturnsPartError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
 		failing := func(ctx context.Context) error { <-ctx.Done(); return errBoom }
 		s.part.run, s.informer.run = failing, failing
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		require.EqualError(t, s.manager.Remove(t.Context(), "part"), `manager: remove "part": boom`)
 		require.EqualError(t, s.manager.Remove(t.Context(), "informer"), `manager: remove "informer": boom`)
 		assert.False(t, r.Ended())
 		require.NoError(t, r.Stop())
-	})
-}
-
-func TestRemovedPartReturningContextErrorIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		s.part.run = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		s.informer.run = func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		require.NoError(t, s.manager.Remove(t.Context(), "part"))
-		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 	})
 }
 
@@ -238,39 +185,8 @@ func TestRemoveEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestRemoveMayBeAwaitedConcurrently(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		s.part.run = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return errBoom }
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		remove := func(ctx context.Context) error { return s.manager.Remove(ctx, "part") }
-		first, second := looptest.StartIn(t.Context(), t, remove), looptest.StartIn(t.Context(), t, remove)
-		<-first.Done()
-		<-second.Done()
-		require.ErrorIs(t, first.Stop(), errBoom)
-		require.ErrorIs(t, second.Stop(), errBoom)
-		s.manager.CheckInvariants(t)
-	})
-}
-
-func TestRemovedInformerIsNotWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{Election: election(newLeases())})
-		s.informer.hold = true
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		assert.Equal(t, []string{"informer starts"}, s.events.Take())
-		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
-		synctest.Wait()
-		assert.Equal(t, []string{"informer stops", "part starts"}, s.events.Take())
-		s.manager.CheckInvariants(t)
-	})
-}
-
 func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
-	bubble(t, "before Run", func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	subStage(t, "before Run", manager.Config{}, func(t *testing.T, s *fakeStage) {
 		require.NoError(t, s.manager.Remove(t.Context(), "informer"))
 		require.NoError(t, s.manager.Remove(t.Context(), "part"))
 		require.ErrorIs(t, s.manager.Remove(t.Context(), "informer"), manager.ErrNoPart)
@@ -279,23 +195,8 @@ func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
 		time.Sleep(time.Minute)
 		assert.Empty(t, s.events.Take())
 	})
-	bubble(t, "while it waits for an informer", func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		looptest.Start(t, s.manager.Run)
-		synctest.Wait()
-		late := newFakeInformer("late", s.events)
-		late.hold = true
-		require.NoError(t, s.manager.Add(late))
-		require.NoError(t, s.manager.Add(newFakePart("waits", s.events)))
-		synctest.Wait()
-		s.events.Take()
-		require.NoError(t, s.manager.Remove(t.Context(), "waits"))
-		close(late.synced)
-		synctest.Wait()
-		assert.Empty(t, s.events.Take())
-	})
 	bubble(t, "in standby", func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		other := lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		synctest.Wait()
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -305,15 +206,13 @@ func TestPartRemovedBeforeItsStageNeverRuns(t *testing.T) {
 		other.Stop()
 		time.Sleep(time.Minute)
 		assert.Equal(t, []string{"informer starts"}, s.events.Take())
-		assert.Equal(t, "leading", s.manager.Stats().Stage)
+		assert.Equal(t, "leading", s.manager.Stats().State)
 	})
 }
 
 func TestAddFailsWhileManagerStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
+		r := s.start(t)
 		r.Cancel()
 		synctest.Wait()
 		for range 2 { // while it drains, and when it has ended
@@ -329,8 +228,7 @@ func TestAddFailsWhileManagerStops(t *testing.T) {
 }
 
 func TestAddRejectsDuplicateNamesAtomically(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
 		m := s.manager
 		looptest.Start(t, m.Run)
 		synctest.Wait()
@@ -371,7 +269,9 @@ func TestAddRejectsNilParts(t *testing.T) {
 	assert.PanicsWithValue(t, nilPart, func() { _ = m.Add(none) })
 	assert.PanicsWithValue(t, nilPart, func() { _, _ = manager.New(manager.Config{}, nil) })
 	assert.PanicsWithValue(t, "manager: At called with a nil part", func() { manager.At(manager.Always, nil) })
-	assert.PanicsWithValue(t, "manager: At called with Stage(3)", func() { manager.At(manager.Outer+1, newFakePart("a", nil)) })
+	for stage, name := range map[manager.Stage]string{manager.Outer - 1: "Stage(-1)", manager.Always + 1: "electing", manager.Leading + 1: "Stage(4)"} {
+		assert.PanicsWithValue(t, "manager: At called with "+name, func() { manager.At(stage, newFakePart("a", nil)) })
+	}
 	assert.PanicsWithValue(t, "manager: Func called with a nil function", func() { manager.Func("a", nil) })
 	assert.PanicsWithValue(t, `manager: Informers of "a" called with a nil part`, func() {
 		_ = m.Add(&fakePart{name: "a", informers: []controller.Informer{nil}})
@@ -379,5 +279,5 @@ func TestAddRejectsNilParts(t *testing.T) {
 }
 
 func TestStagesHaveNames(t *testing.T) {
-	assert.Equal(t, "leading always outer Stage(7)", fmt.Sprint(manager.Leading, manager.Always, manager.Outer, manager.Stage(7)))
+	assert.Equal(t, "outer always leading Stage(7)", fmt.Sprint(manager.Outer, manager.Always, manager.Leading, manager.Stage(7)))
 }

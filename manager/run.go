@@ -7,17 +7,6 @@ import (
 	"time"
 )
 
-// stageKind identifies a stage.
-type stageKind int
-
-const (
-	outerStage    stageKind = iota // Outer: informers, and the parts that start and end with them
-	replicaStage                   // Always
-	electionStage                  // the election, or the slots
-	leaderStage                    // Leading: one stage for each term; with slots, one that lasts
-	stageKinds
-)
-
 // stage runs parts concurrently, in one context. It accepts parts until it is over.
 type stage struct {
 	m       *Manager
@@ -25,16 +14,6 @@ type stage struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup // of the goroutines that drive parts
 }
-
-// The stages of a manager, in Stats. A manager that loses its lease goes back to standby.
-const (
-	stageNew      = "new"      // Run was not called
-	stageSyncing  = "syncing"  // the informers run, and have not synced
-	stageStandby  = "standby"  // the parts of stage Always run; another process may lead
-	stageLeading  = "leading"  // all parts run
-	stageStopping = "stopping" // the stop has begun
-	stageEnded    = "ended"    // Run has returned, or is about to
-)
 
 // Run starts everything in order and blocks until ctx ends, or a part fails and [Config].Restart does not start it again. Then
 // Run stops everything in order, and returns when all parts have ended. A lost leadership is not a failure: the parts of stage
@@ -59,25 +38,25 @@ func (m *Manager) Run(ctx context.Context) error {
 	defer m.limitStop(ctx)()
 	if ctx.Err() == nil {
 		// This stage has its own context, because it must outlive the others.
-		m.open(outerStage, context.WithoutCancel(ctx))
+		m.open(Outer, context.WithoutCancel(ctx))
 	}
 	if m.awaitFirstSync(ctx) {
-		m.enter(stageStandby)
-		m.open(replicaStage, ctx)
+		m.enter(stateStandby)
+		m.open(Always, ctx)
 		if m.elector != nil {
-			m.open(electionStage, ctx)
+			m.open(electing, ctx)
 		} else {
 			if m.slots != nil { // this replica owns them until the controllers have drained
-				m.open(electionStage, context.WithoutCancel(ctx))
+				m.open(electing, context.WithoutCancel(ctx))
 			}
 			m.lead(ctx)
 		}
 		<-ctx.Done()
-		m.close(electionStage)
-		m.close(replicaStage)
+		m.close(electing)
+		m.close(Always)
 	}
-	m.close(outerStage)
-	m.enter(stageEnded)
+	m.close(Outer)
+	m.enter(stateEnded)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -93,37 +72,41 @@ func (m *Manager) use(ctx context.Context, stop context.CancelCauseFunc) error {
 	}
 	m.stopping, m.stop = ctx, stop
 	m.first = m.added
-	m.at = stageSyncing
+	for _, p := range m.everythingLocked() {
+		p.after = m.first
+	}
+	m.state = stateSyncing
 	return nil
 }
 
-// awaitFirstSync waits until the informers that were there at the beginning have synced. It returns false if the stop begins first.
+// awaitFirstSync waits until the parts of stage Outer that were there at the beginning have started, and the informers among them have synced.
+// It returns false if the stop begins first.
 func (m *Manager) awaitFirstSync(ctx context.Context) bool {
 	m.mu.Lock()
-	next := &part{stage: leaderStage, number: m.first}
+	next := &part{stage: Always, after: m.first}
 	m.mu.Unlock()
-	return m.awaitInformers(ctx, next)
+	return m.awaitEarlier(ctx, next)
 }
 
 // lead runs the parts of stage Leading until ctx ends, and then BeforeRelease: one term.
 func (m *Manager) lead(ctx context.Context) {
-	m.enter(stageLeading)
-	m.open(leaderStage, ctx)
+	m.enter(stateLeading)
+	m.open(Leading, ctx)
 	<-ctx.Done()
-	m.close(leaderStage)
+	m.close(Leading)
 	if m.isStopping() {
-		m.close(replicaStage) // BeforeRelease comes after all parts
+		m.close(Always) // BeforeRelease comes after all parts
 	}
 	if !lost(ctx) && !m.hasLeft() {
 		m.beforeRelease(ctx)
 	}
 	if !m.isStopping() {
-		m.enter(stageStandby)
+		m.enter(stateStandby)
 	}
 }
 
 // open begins a stage: the parts that run in it start.
-func (m *Manager) open(kind stageKind, ctx context.Context) {
+func (m *Manager) open(kind Stage, ctx context.Context) {
 	s := &stage{m: m}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	m.mu.Lock()
@@ -134,7 +117,7 @@ func (m *Manager) open(kind stageKind, ctx context.Context) {
 			s.startLocked(p)
 		}
 	}
-	if kind == electionStage {
+	if kind == electing {
 		s.startLocked(m.election)
 	}
 }
@@ -142,8 +125,8 @@ func (m *Manager) open(kind stageKind, ctx context.Context) {
 // startLocked starts p, which is not driven.
 func (s *stage) startLocked(p *part) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	p.ctx, p.cancel, p.done, p.told = ctx, cancel, make(chan struct{}), time.Time{}
-	// Drives one part. It ends when the stage is told to end, the part is removed, or it has failed for good. close waits for it, until the
+	p.ctx, p.cancel, p.done, p.ending = ctx, cancel, make(chan struct{}), time.Time{}
+	// Drives one part. It ends when the stage ends, the part is removed, or it has failed for good. close waits for it, until the
 	// stop has taken too long, and so does Remove.
 	s.running.Go(func() {
 		defer cancel(nil)
@@ -153,10 +136,10 @@ func (s *stage) startLocked(p *part) {
 }
 
 // close ends the stage of the given kind, if there is one. It returns when its parts have ended or were left behind.
-func (m *Manager) close(kind stageKind) {
-	told := time.Now()
-	if kind == replicaStage {
-		told = m.stopStart() // by its context
+func (m *Manager) close(kind Stage) {
+	ended := time.Now()
+	if kind == Always {
+		ended = m.stopStart() // with its context
 	}
 	m.mu.Lock()
 	s := m.stages[kind]
@@ -165,7 +148,7 @@ func (m *Manager) close(kind stageKind) {
 	if s != nil {
 		for _, p := range m.everythingLocked() {
 			if p.stage == kind && p.done != nil {
-				p.tellLocked(told)
+				p.endLocked(ended)
 				driven = append(driven, leftover{p.kind, p.name, p.done})
 			}
 		}
@@ -176,12 +159,12 @@ func (m *Manager) close(kind stageKind) {
 	}
 	s.cancel()
 	grace := stopGrace
-	if kind == electionStage {
+	if kind == electing {
 		grace = 2 * stopGrace
 	}
 	all := true
 	for _, p := range driven {
-		if m.outlasts(p.done, told, grace) {
+		if m.outlasts(p.done, ended, grace) {
 			m.leave(p)
 			all = false
 		}
@@ -191,13 +174,13 @@ func (m *Manager) close(kind stageKind) {
 	}
 }
 
-// enter records the stage that begins.
-func (m *Manager) enter(at string) {
+// enter records the state that begins.
+func (m *Manager) enter(state string) {
 	m.mu.Lock()
-	m.at = at
+	m.state = state
 	ctx := m.stopping
 	m.mu.Unlock()
-	m.logger.DebugContext(ctx, "manager", "stage", at)
+	m.logger.DebugContext(ctx, "entering a state", "state", state)
 }
 
 // isStopping reports whether the stop has begun.

@@ -1,16 +1,17 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -19,8 +20,6 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // shards is what several replicas do to the same objects.
@@ -64,48 +63,20 @@ type replica struct {
 	manager *manager.Manager
 	mirror  *informer.Informer[string, object]
 	c       *controller.Controller[string]
-	leases  *memlease.Store // of all replicas
-	cut     atomic.Bool     // this replica does not reach them
+	leases  *leases
 	events  *looptest.Log[string]
 	reports *looptest.Log[controller.Report[string]]
 }
 
-// Update notes releases, and that of a slot alone.
-func (r *replica) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if strings.Contains(e.Key, "/slot/") && bytes.Contains(e.Value, []byte(`"holder":""`)) {
-		r.events.Add("a slot is released")
-	}
-	if r.cut.Load() {
-		return e, errBoom
-	}
-	return r.leases.Update(ctx, e)
-}
-
-func (r *replica) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
-	if r.cut.Load() {
-		return leaderelect.Entry{}, errBoom
-	}
-	return r.leases.Get(ctx, key)
-}
-
-func (r *replica) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if r.cut.Load() {
-		return e, errBoom
-	}
-	return r.leases.Create(ctx, e)
-}
-
-func (r *replica) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
-	if r.cut.Load() {
-		return nil, errBoom
-	}
-	return r.leases.List(ctx, prefix)
-}
-
 func (s *shards) replica(name string) *replica {
 	r := &replica{
-		name: name, leases: s.store, events: &looptest.Log[string]{}, reports: &looptest.Log[controller.Report[string]]{},
+		name: name, leases: &leases{Store: s.store}, events: &looptest.Log[string]{}, reports: &looptest.Log[controller.Report[string]]{},
 		mirror: newInformer("mirror", s.objects),
+	}
+	r.leases.updates = func(e *leaderelect.Entry) {
+		if strings.Contains(e.Key, "/slot/") && releases(e) {
+			r.events.Add("a slot is released")
+		}
 	}
 	bye := func(context.Context) error { r.events.Add("hook"); return nil }
 	cfg := controller.Config[string]{Workers: 2, Logger: quiet}
@@ -114,7 +85,7 @@ func (s *shards) replica(name string) *replica {
 		return controller.Result{}, s.reconcile(ctx, r, key)
 	}, cfg, controller.For(r.mirror)))
 	r.manager = must(manager.New(manager.Config{Logger: quiet, BeforeRelease: bye, Shards: &shard.Config{
-		Lease: leaderelect.Config{Store: r, Key: "things", Identity: name, Logger: quiet}, Slots: 8, Members: 4,
+		Lease: leaderelect.Config{Store: r.leases, Key: "things", Identity: name, Logger: quiet}, Slots: 8, Members: 4,
 	}}, r.c))
 	r.Running = looptest.Start(s.t, r.manager.Run)
 	return r
@@ -154,7 +125,7 @@ func TestReplicasShareKeysAndHandThemOver(t *testing.T) {
 		ann := s.replica("ann")
 		time.Sleep(time.Minute)
 		assert.Len(t, s.take("ann"), 40, "a single replica has all keys")
-		assert.Equal(t, "leading", ann.manager.Stats().Stage)
+		assert.Equal(t, "leading", ann.manager.Stats().State)
 		require.NoError(t, ann.manager.Ready())
 		require.NoError(t, ann.manager.Check())
 
@@ -186,7 +157,7 @@ func TestPartitionedReplicaLosesSlotsAndSkipsTheirKeys(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, s.take("ann"))
 		assert.NotEmpty(t, s.take("bob"))
-		bob.cut.Store(true)
+		bob.leases.off.Store(true)
 		for range 60 { // there is work all the time
 			for i := range 40 {
 				s.objects.Put(object{Key: fmt.Sprint("k", i), Value: 1})
@@ -203,7 +174,7 @@ func TestPartitionedReplicaLosesSlotsAndSkipsTheirKeys(t *testing.T) {
 		assert.Empty(t, s.take("bob"))
 		assert.Empty(t, bob.reports.Take(), "a key of another replica is not reconciled")
 
-		bob.cut.Store(false)
+		bob.leases.off.Store(false)
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, s.take("bob"), "it is back")
 		require.NoError(t, ann.Stop())
@@ -240,7 +211,7 @@ func TestManagerWithSlotsAcceptsOnlySharingControllers(t *testing.T) {
 	require.EqualError(t, m.Add(newFakePart("all", events)), `manager: add part "all": it does not share its keys: add it to stage Always`)
 	require.NoError(t, m.Add(manager.At(manager.Always, newFakePart("all", events))))
 
-	cfg.Election = election(newLeases())
+	cfg.Election = election(memlease.New())
 	_, err = manager.New(cfg)
 	require.EqualError(t, err, "manager: new: Config.Shards is set beside Config.Election")
 	_, err = manager.New(manager.Config{Shards: &shard.Config{}})
@@ -254,6 +225,12 @@ type shareable struct {
 
 func (s shareable) Share(controller.Slots) { s.events.Add(s.name + " shares") }
 func (s shareable) Acquired(slot int)      { s.events.Add(fmt.Sprint(s.name, " acquired ", slot)) }
+func (s shareable) Revoked(slot int)       { s.events.Add(fmt.Sprint(s.name, " revoked ", slot)) }
+
+func (s shareable) Prepare(_ context.Context, slot int) error {
+	s.events.Add(fmt.Sprint(s.name, " prepares ", slot))
+	return nil
+}
 
 func TestRefusedPartSharesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -267,12 +244,13 @@ func TestRefusedPartSharesNothing(t *testing.T) {
 		assert.Empty(t, events.Take(), "neither was added")
 		r := looptest.Start(t, m.Run)
 		time.Sleep(time.Minute)
-		assert.ElementsMatch(t, []string{"a starts", "a acquired 0"}, events.Take())
+		assert.ElementsMatch(t, []string{"a starts", "a prepares 0", "a acquired 0"}, events.Take())
 		require.NoError(t, m.Add(part("c")))
 		synctest.Wait()
-		assert.Equal(t, []string{"c shares", "c starts"}, events.Take())
+		assert.Equal(t, []string{"c shares", "c prepares 0", "c starts"}, events.Take())
 		require.NoError(t, r.Stop())
-		events.Take()
+		ends := events.Take()
+		assert.Subset(t, ends, []string{"a revoked 0", "c revoked 0"})
 		require.ErrorIs(t, m.Add(part("d")), manager.ErrStopped)
 		assert.Empty(t, events.Take())
 	})
@@ -296,7 +274,7 @@ func TestUsersOnAcquiredIsCalledToo(t *testing.T) {
 func TestSlotsAreKeptWhileAbandonedWorkRuns(t *testing.T) {
 	for _, abandoned := range []string{"BeforeRelease", `run part "everywhere"`} {
 		bubble(t, abandoned, func(t *testing.T) {
-			run, hear := deaf(t)
+			run, release := stuck(t)
 			leases := memlease.New()
 			lease := leaderelect.Config{Store: leases, Key: "things", Logger: quiet}
 			overruns := &looptest.Log[string]{}
@@ -318,7 +296,7 @@ func TestSlotsAreKeptWhileAbandonedWorkRuns(t *testing.T) {
 			time.Sleep(time.Minute)
 			assert.Empty(t, m.Slots().Owned(), "they are no longer renewed")
 			assert.ElementsMatch(t, []string{"things/slot/0", "things/slot/1"}, overruns.Take(), "the process ends")
-			hear()
+			release()
 			synctest.Wait()
 		})
 	}

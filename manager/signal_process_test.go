@@ -13,9 +13,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/setpoint-go/setpoint/manager"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/manager"
 )
 
 // signaled is the variable of the environment that makes the test binary a program for signals.

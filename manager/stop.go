@@ -6,16 +6,17 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// stopGrace is the time that a part gets to return after the limit of the stop, or after it was told to end if that is
-// later. The election gets it twice: it waits for the controllers of the leader, and then releases the lease.
+// stopGrace is the time that a part gets to return after the limit of the stop, or after its context has ended if that
+// is later. The election gets it twice: it waits for the controllers of the leader, and then releases the lease.
 const stopGrace = 3 * time.Second
 
-// overrunGrace is the time that controllers, or work in a slot, get to return after they were told to end, although another may
-// lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
+// overrunGrace is the time that controllers, or work in a slot, get to return after their context has ended, although another
+// may lead already. It is longer than StepDownTimeout only if the process was suspended, or that is very short.
 const overrunGrace = time.Second
 
 // leftover is a part, or BeforeRelease, that had not returned at the limit of the stop.
@@ -67,23 +68,23 @@ func (m *Manager) stopStart() time.Time {
 // limit returns the time limit of the stop, which must have begun.
 func (m *Manager) limit() time.Time { return m.stopStart().Add(m.cfg.StopTimeout) }
 
-// outlasts waits until done is closed. It returns true if the stop takes too long first: grace has passed since the limit, and since told.
-func (m *Manager) outlasts(done <-chan struct{}, told time.Time, grace time.Duration) bool {
+// outlasts waits until done is closed. It returns true if the stop takes too long first: grace has passed since the limit, and since ended.
+func (m *Manager) outlasts(done <-chan struct{}, ended time.Time, grace time.Duration) bool {
 	select {
 	case <-done:
 		return false
 	case <-m.late:
 	}
-	if limit := m.limit(); limit.After(told) {
-		told = limit
+	if limit := m.limit(); limit.After(ended) {
+		ended = limit
 	}
-	timer := time.NewTimer(time.Until(told.Add(grace)))
+	timer := time.NewTimer(time.Until(ended.Add(grace)))
 	defer timer.Stop()
 	select {
 	case <-done:
 	case <-timer.C:
 	}
-	return !isClosed(done)
+	return !broadcast.IsClosed(done)
 }
 
 // leave records that l is left behind and still running.
@@ -164,7 +165,7 @@ func (m *Manager) beforeRelease(ctx context.Context) {
 func lastWord(err error) error { return fmt.Errorf("manager: call BeforeRelease: %w", err) }
 
 // overrun ends the process when the work of a leader continues although another may lead: that work may do harm, and nothing else can stop
-// it. After a suspend, the elector calls overrun late. Then the parts have just been told to end, and have a moment to do so.
+// it. After a suspend, the elector calls overrun late. Then the contexts of the parts have just ended, and the parts have a moment to return.
 func (m *Manager) overrun(l *leaderelect.Leadership) {
 	if m.slots != nil {
 		m.overrunSlot(l)
@@ -172,18 +173,18 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	}
 	var parts []*part
 	var dones []<-chan struct{}
-	now, last := time.Now(), time.Time{} // when the last part was told to end
+	now, last := time.Now(), time.Time{} // when the last context of a part ended
 	m.mu.Lock()
 	leading := m.leading
 	for _, p := range m.parts {
-		if p.stage == leaderStage && p.stateLocked() == stateStopping {
+		if p.stage == Leading && p.stateLocked() == stateStopping {
 			parts, dones = append(parts, p), append(dones, p.done)
-			told := p.told
-			if told.IsZero() {
-				told = now
+			ended := p.ending
+			if ended.IsZero() {
+				ended = now
 			}
-			if told.After(last) {
-				last = told
+			if ended.After(last) {
+				last = ended
 			}
 		}
 	}
@@ -206,7 +207,7 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 	}
 	var names []string
 	for i, p := range parts {
-		if !isClosed(dones[i]) {
+		if !broadcast.IsClosed(dones[i]) {
 			names = append(names, p.name)
 		}
 	}
@@ -221,6 +222,6 @@ func (m *Manager) overrun(l *leaderelect.Leadership) {
 		}
 	}
 	m.logger.LogAttrs(l.Context(), slog.LevelError, "parts continue although another may lead, and the process ends",
-		slog.Any("parts", names), slog.String("lease", l.Key()), slog.Uint64("term", l.Term()), slog.Any("cause", l.Err()))
+		slog.Any("parts", names), slog.String("lease", l.Key()), slog.Uint64("term", l.Term()), slog.Any("error", l.Err()))
 	m.exit(l)
 }

@@ -8,23 +8,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/setpoint-go/setpoint/internal/looptest"
-	"github.com/setpoint-go/setpoint/manager"
-	"github.com/setpoint-go/setpoint/wait"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/internal/looptest"
+	"github.com/setpoint-go/setpoint/leaderelect/memlease"
+	"github.com/setpoint-go/setpoint/manager"
 )
 
 func TestManagerMayBeCanceledInEachStage(t *testing.T) {
-	bubble(t, "before it starts", func(t *testing.T) {
-		s := newStage(t, manager.Config{Election: election(newLeases())})
+	subStage(t, "before it starts", manager.Config{Election: election(memlease.New())}, func(t *testing.T, s *fakeStage) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, s.manager.Run(ctx))
 		assert.Empty(t, s.events.Take())
 	})
-	bubble(t, "while the informers sync", func(t *testing.T) {
-		s := newStage(t, manager.Config{Election: election(newLeases())})
+	subStage(t, "while the informers sync", manager.Config{Election: election(memlease.New())}, func(t *testing.T, s *fakeStage) {
 		s.informer.hold = true
 		r := looptest.Start(t, s.manager.Run)
 		time.Sleep(time.Second)
@@ -32,7 +31,7 @@ func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 	})
 	bubble(t, "in standby", func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		lead(t, store, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		time.Sleep(time.Second)
 		s := newStage(t, manager.Config{Election: election(store)})
@@ -42,31 +41,22 @@ func TestManagerMayBeCanceledInEachStage(t *testing.T) {
 		assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take(), "no BeforeRelease: this one did not lead")
 	})
 	bubble(t, "in standby after a term", func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		s := newStage(t, manager.Config{Election: election(store)})
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		cut(store, true)
 		time.Sleep(time.Minute)
 		require.NoError(t, r.Stop())
 		assert.Equal(t, []string{"informer starts", "part starts", "part stops", "informer stops"}, s.events.Take())
 	})
-	bubble(t, "while it leads", func(t *testing.T) {
-		s := newStage(t, manager.Config{Election: election(newLeases())})
-		r := looptest.Start(t, s.manager.Run)
-		time.Sleep(time.Minute)
-		require.NoError(t, r.Stop())
-		assert.Equal(t, append(started, stopped...), s.events.Take())
-	})
 	bubble(t, "while it stops, by the loss of the lease", func(t *testing.T) {
-		store := newLeases()
+		store := memlease.New()
 		s := newStage(t, manager.Config{Election: election(store)})
 		s.hook = func(ctx context.Context) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		s.events.Take()
 		r.Cancel()
 		time.Sleep(2 * time.Second)
@@ -91,8 +81,7 @@ var failures = []struct {
 
 func TestFailedInformerStopsEverythingInOrder(t *testing.T) {
 	for _, f := range failures {
-		bubble(t, f.name+" before it has synced", func(t *testing.T) {
-			s := newStage(t, manager.Config{})
+		subStage(t, f.name+" before it has synced", manager.Config{}, func(t *testing.T, s *fakeStage) {
 			s.informer.hold = true
 			s.informer.run = func(context.Context) error {
 				time.Sleep(time.Second)
@@ -104,8 +93,7 @@ func TestFailedInformerStopsEverythingInOrder(t *testing.T) {
 			assert.Contains(t, err.Error(), `manager: run informer "informer": `)
 			assert.Equal(t, []string{"informer starts", "informer stops"}, s.events.Take())
 		})
-		bubble(t, f.name+" later", func(t *testing.T) {
-			s := newStage(t, manager.Config{Election: election(newLeases())})
+		subStage(t, f.name+" later", manager.Config{Election: election(memlease.New())}, func(t *testing.T, s *fakeStage) {
 			s.informer.run = func(context.Context) error {
 				time.Sleep(time.Second)
 				return f.fail()
@@ -130,7 +118,7 @@ func TestFailedControllerStopsEverythingInOrder(t *testing.T) {
 			bubble(t, fmt.Sprintf("%s, elected: %v", f.name, elected), func(t *testing.T) {
 				cfg := manager.Config{}
 				if elected {
-					cfg.Election = election(newLeases())
+					cfg.Election = election(memlease.New())
 				}
 				s := newStage(t, cfg)
 				s.manager.Add(&fakePart{name: "bad", events: &looptest.Log[string]{}, run: func(context.Context) error {
@@ -146,21 +134,8 @@ func TestFailedControllerStopsEverythingInOrder(t *testing.T) {
 	}
 }
 
-func TestFailedElectionStopsEverything(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := election(newLeases())
-		s := newStage(t, manager.Config{Election: cfg})
-		other := looptest.Start(t, s.manager.Elector().Run) // whoever else has it
-		synctest.Wait()
-		err := s.manager.Run(t.Context())
-		require.ErrorContains(t, err, `manager: run election "lock": `)
-		other.Stop()
-	})
-}
-
 func TestStopErrorsAreJoinedInChronologicalOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
 		fail := func(message string) func(context.Context) error {
 			return func(ctx context.Context) error {
 				<-ctx.Done()
@@ -170,8 +145,7 @@ func TestStopErrorsAreJoinedInChronologicalOrder(t *testing.T) {
 		s.informer.run = fail("informer failed")
 		s.part.run = fail("not drained")
 		s.hook = func(context.Context) error { panic("hook failed") }
-		r := looptest.Start(t, s.manager.Run)
-		synctest.Wait()
+		r := s.start(t)
 		require.EqualError(t, r.Stop(), `manager: run part "part": not drained
 manager: call BeforeRelease: panic: hook failed
 manager: run informer "informer": informer failed`)
@@ -179,8 +153,7 @@ manager: run informer "informer": informer failed`)
 }
 
 func TestPartReturningContextErrorIsNoFailure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
+	inStage(t, manager.Config{}, func(t *testing.T, s *fakeStage) {
 		ended := func(ctx context.Context) error {
 			<-ctx.Done()
 			return fmt.Errorf("stopped: %w", ctx.Err())
@@ -215,15 +188,5 @@ func TestBeforeReleaseHasItsOwnContext(t *testing.T) {
 		err := r.Stop()
 		require.ErrorIs(t, err, manager.ErrStopTimeout)
 		assert.Equal(t, 5*time.Second, time.Since(began), "the drain of the part, and BeforeRelease together")
-	})
-}
-
-func TestPanickingPartKeepsItsStack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, manager.Config{})
-		s.part.run = func(context.Context) error { panic("oh") }
-		var p *wait.PanicError
-		require.ErrorAs(t, s.manager.Run(t.Context()), &p)
-		assert.Contains(t, string(p.Stack), "stop_test.go")
 	})
 }

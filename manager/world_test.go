@@ -1,7 +1,6 @@
 package manager_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +8,14 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
+
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/leaderelect"
-	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/stretchr/testify/assert"
 )
 
 // managed is a part of a manager in the model. The fields are guarded by mu of its world.
@@ -27,44 +25,44 @@ type managed struct {
 	name      string
 	stage     manager.Stage
 	listed    bool       // it was added, and not only listed by others as an informer
-	needs     []*managed // that must have synced before it runs
+	needs     []*managed // of earlier stages: those that must have started before it runs, and synced if they are informers
 	informers []*managed // that it lists
 	runs      int        // how many of its Runs run: at most 1
 	starts    int        // how many have begun
 	term      uint64     // of the Run that runs
-	gone      bool       // it is being removed, or was dropped
+	removed   bool       // it is being removed, or was dropped
 	synced    bool       // an informer
 
 	syncAfter time.Duration // of an informer: of its first Run; later ones take half of it
 	lasts     time.Duration // from the end of the context to the return
-	farewell  error         // what it returns when it was told to end
-	deaf      bool          // it does not return from a stop before hear is closed
-	left      bool          // it has not heard a stop
+	lastErr   error         // what it returns after the end of its context
+	stuck     bool          // it does not return from a stop before release is closed
+	left      bool          // it has ignored a stop
 	ready     chan struct{}
 	fail      chan func() error
 }
 
-// managedWorld is what a manager under test runs, and what the model knows of it.
+// managedWorld is what a manager under test runs, and the state of the model.
 type managedWorld struct {
-	t       *testing.T
-	store   *releases
-	manager *manager.Manager
+	t      *testing.T
+	leases *leases
+	stops  bool // a failure stops everything
 
 	mu sync.Mutex
 	// mu guards the following, and the parts.
-	rand     *rand.Rand
-	parts    []*managed // those that were added and are not gone
-	added    int
-	stopping bool          // the stop has begun, as far as the test knows
-	ended    bool          // Run has returned
-	led      uint64        // the last term in which a controller of the leader has run
-	hooked   uint64        // the last term in which BeforeRelease was called
-	owed     uint64        // the term whose lease is to be released next, if the store can be reached; else 0
-	expected []string      // parts whose errors Run must return
-	hear     chan struct{} // closed when Run has returned
-	deaf     []string      // parts that Run must leave behind
-	slow     int           // parts that it may leave behind
-	late     bool          // it may return others: of what was told to end before the stop and ended after its beginning
+	rand       *rand.Rand
+	parts      []*managed // those that were added and are not removed
+	added      int
+	stopping   bool          // the stop has begun, as far as the test can see
+	ended      bool          // Run has returned
+	led        uint64        // the last term in which a controller of the leader has run
+	hooked     uint64        // the last term in which BeforeRelease was called
+	unreleased uint64        // the term whose lease is to be released next, if the store can be reached; else 0
+	expected   []string      // parts whose errors Run must return
+	release    chan struct{} // closed when Run has returned
+	stuck      []string      // parts that Run must leave behind
+	slow       int           // parts that it may leave behind
+	late       bool          // it may return others: of parts whose context ended before the stop, and which returned after its beginning
 }
 
 func (w *managedWorld) locked(f func()) {
@@ -83,6 +81,8 @@ func (w *managedWorld) countLocked(which func(*managed) bool) (n int) {
 	return n
 }
 
+var allStages = []manager.Stage{manager.Outer, manager.Always, manager.Leading}
+
 func isController(p *managed) bool { return p.stage != manager.Outer }
 func isLeader(p *managed) bool     { return p.stage == manager.Leading }
 
@@ -99,7 +99,7 @@ func (p *managed) part() manager.Part {
 // neededByLocked returns how many parts that list p are there or have not ended.
 func (p *managed) neededByLocked() (n int) {
 	for _, other := range p.w.parts {
-		if slices.Contains(other.informers, p) && (!other.gone || other.runs > 0) {
+		if slices.Contains(other.informers, p) && (!other.removed || other.runs > 0) {
 			n++
 		}
 	}
@@ -144,18 +144,24 @@ func (p *managed) Run(ctx context.Context) error {
 				}
 			})
 		case f := <-p.fail:
+			p.w.locked(func() { p.w.failLocked(p) })
 			return f()
 		case <-ctx.Done():
-			if p.told(ctx) {
-				<-p.w.hear
+			if p.checkEnd(ctx) {
+				<-p.w.release
 				return nil
 			}
 			if l, ok := leaderelect.FromContext(ctx); !ok || l.Err() == nil {
 				time.Sleep(p.lasts)
 			}
 			tooLate := p.kind == "informer" && !p.synced && time.Since(began) >= 2*time.Minute // at the same moment
-			p.w.locked(func() { p.w.late = p.w.late || p.w.stopping && (tooLate || p.farewell != nil) })
-			return p.farewell
+			p.w.locked(func() {
+				p.w.late = p.w.late || p.w.stopping && (tooLate || p.lastErr != nil)
+				if errors.Is(context.Cause(ctx), manager.ErrSyncTimeout) {
+					p.w.failLocked(p)
+				}
+			})
+			return p.lastErr
 		}
 	}
 }
@@ -168,7 +174,11 @@ func (p *managed) begin(ctx context.Context) {
 	assert.Zero(w.t, p.runs, "%s runs twice at once", p.name)
 	assert.False(w.t, w.ended, "%s runs after the end", p.name)
 	for _, s := range p.needs {
-		assert.True(w.t, s.synced || s.gone || !s.listed && !s.neededLocked(), "%s runs before %s has synced", p.name, s.name)
+		if s.kind == "informer" {
+			assert.True(w.t, s.synced || s.removed || !s.listed && !s.neededLocked(), "%s runs before %s has synced", p.name, s.name)
+		} else {
+			assert.True(w.t, s.starts > 0 || s.removed, "%s runs before %s has started", p.name, s.name)
+		}
 	}
 	p.runs++
 	p.starts++
@@ -185,30 +195,30 @@ func (p *managed) begin(ctx context.Context) {
 	}
 }
 
-// told checks that p is told to end in the right order. It returns true if p does not hear it.
-func (p *managed) told(ctx context.Context) (deaf bool) {
+// checkEnd checks that the context of p ends in the right order. It returns true if p ignores that.
+func (p *managed) checkEnd(ctx context.Context) (stuck bool) {
 	w := p.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	late := errors.Is(context.Cause(ctx), manager.ErrSyncTimeout)
 	switch {
-	case p.gone && !p.neededLocked() || late:
+	case p.removed && !p.neededLocked() || late:
 	case p.kind == "informer" && !p.listed && !p.neededLocked():
-		p.gone = true // as the parts that needed it are
+		p.removed = true // as the parts that needed it are
 	case p.stage == manager.Outer:
 		assert.True(w.t, w.stopping, "%s is stopped without a reason", p.name)
 		assert.Zero(w.t, w.countLocked(isController)-w.countLocked(isLeftController), "%s is stopped before the controllers have ended", p.name)
-		assert.Zero(w.t, w.owed, "%s is stopped before the lease is released", p.name)
+		assert.Zero(w.t, w.unreleased, "%s is stopped before the lease is released", p.name)
 	}
 	l, leads := leaderelect.FromContext(ctx)
-	if p.stage == manager.Outer && w.stopping && len(w.deaf) > 0 && p.lasts >= 3*time.Second {
-		w.slow++ // it is told after the limit
-	} else if p.farewell != nil && !p.gone && w.stopping && !late && !(leads && l.Err() != nil) {
+	if p.stage == manager.Outer && w.stopping && len(w.stuck) > 0 && p.lasts >= 3*time.Second {
+		w.slow++ // its context ends after the limit
+	} else if p.lastErr != nil && !p.removed && w.stopping && !late && !(leads && l.Err() != nil) {
 		w.expected = append(w.expected, p.name)
 	}
-	if p.deaf && w.stopping && !p.gone && !late {
+	if p.stuck && w.stopping && !p.removed && !late {
 		p.left = true
-		w.deaf = append(w.deaf, p.name)
+		w.stuck = append(w.stuck, p.name)
 	}
 	return p.left
 }
@@ -229,69 +239,46 @@ func (w *managedWorld) hook(ctx context.Context) error {
 	}
 	assert.NotEqual(w.t, w.hooked, l.Term(), "BeforeRelease is called twice in a term")
 	w.hooked = l.Term()
-	if !w.store.off.Load() {
-		w.owed = l.Term()
+	if !w.leases.off.Load() {
+		w.unreleased = l.Term()
 	}
 	return nil
 }
 
-// decide is Restart: it stops all or drops the part or starts it again.
-func (w *managedWorld) decide(stops bool) func(f manager.Failure) (time.Duration, bool) {
-	return func(f manager.Failure) (time.Duration, bool) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		assert.False(w.t, w.ended)
-		n := w.rand.IntN(10)
-		p := w.findLocked(f.Kind, f.Name)
-		switch {
-		case !assert.NotNil(w.t, p, "what fails is there: %v %s", f.Kind, f.Name):
-		case stops && n < 2:
-			w.stopping = true
-			w.expected = append(w.expected, f.Name)
-			return 0, false
-		case n < 4 && p.listed:
-			w.dropLocked(p)
-			_ = w.manager.Remove(ended(), p.name)
-		}
-		return time.Duration(w.rand.IntN(5000)) * time.Millisecond, true
+// failLocked notes that p fails.
+func (w *managedWorld) failLocked(p *managed) {
+	if w.stops && !w.stopping && !p.removed {
+		w.stopping = true
+		w.expected = append(w.expected, p.name)
 	}
-}
-
-func (w *managedWorld) findLocked(kind, name string) *managed {
-	for _, p := range w.parts {
-		if p.kind == kind && p.name == name && !p.gone {
-			return p
-		}
-	}
-	return nil
 }
 
 // dropLocked says that p is on its way out, with the informers that only it needs. It returns what they may say.
-func (w *managedWorld) dropLocked(p *managed) (farewells []error) {
+func (w *managedWorld) dropLocked(p *managed) (lastErrs []error) {
 	p.listed = false
 	if p.kind == "informer" && p.neededLocked() {
 		return nil
 	}
-	p.gone = true
+	p.removed = true
 	for _, q := range append([]*managed{p}, p.informers...) {
-		if q.farewell != nil {
-			farewells = append(farewells, q.farewell)
+		if q.lastErr != nil {
+			lastErrs = append(lastErrs, q.lastErr)
 		}
-		if q.runs > 0 && (q == p || !q.listed && !q.neededLocked()) { // Run does not hear of it any more
+		if q.runs > 0 && (q == p || !q.listed && !q.neededLocked()) { // Run no longer returns it
 			w.expected = slices.DeleteFunc(w.expected, func(name string) bool { return name == q.name })
 		}
 	}
-	return farewells
+	return lastErrs
 }
 
-// sweepLocked forgets what is gone and has ended.
+// sweepLocked forgets what is removed and has ended.
 func (w *managedWorld) sweepLocked() {
 	var kept []*managed
 	for _, p := range w.parts {
 		if p.kind == "informer" && !p.listed && !p.neededLocked() && p.runs == 0 {
-			p.gone = true // before it has begun
+			p.removed = true // before it has begun
 		}
-		if !p.gone || p.runs > 0 {
+		if !p.removed || p.runs > 0 {
 			kept = append(kept, p)
 		}
 	}
@@ -311,7 +298,7 @@ func (w *managedWorld) newPart(stage manager.Stage, other bool) (p *managed, fre
 	var informers []*managed
 	if stage != manager.Outer {
 		for _, s := range w.parts {
-			if s.kind == "informer" && !s.gone && (s.listed || s.neededLocked()) && w.rand.IntN(4) == 0 {
+			if s.kind == "informer" && !s.removed && (s.listed || s.neededLocked()) && w.rand.IntN(4) == 0 {
 				informers = append(informers, s)
 			}
 		}
@@ -339,16 +326,14 @@ func (w *managedWorld) newManagedLocked(kind string, stage manager.Stage) *manag
 		p.lasts = time.Duration(r.IntN(20_000)) * time.Millisecond
 	}
 	if r.IntN(4) == 0 {
-		p.farewell = fmt.Errorf("farewell of %s", p.name)
+		p.lastErr = fmt.Errorf("lastErr of %s", p.name)
 	}
-	if p.farewell == nil {
-		p.deaf = r.IntN(12) == 0
+	if p.lastErr == nil {
+		p.stuck = r.IntN(12) == 0
 	}
-	if stage != manager.Outer {
-		for _, s := range w.parts {
-			if s.kind == "informer" {
-				p.needs = append(p.needs, s)
-			}
+	for _, s := range w.parts {
+		if s.stage < stage {
+			p.needs = append(p.needs, s)
 		}
 	}
 	w.parts = append(w.parts, p)
@@ -362,7 +347,7 @@ func (w *managedWorld) failSome() {
 	w.locked(func() {
 		var running []*managed
 		for _, p := range w.parts {
-			if p.runs > 0 && !p.gone && !w.stopping {
+			if p.runs > 0 && !p.removed && !w.stopping {
 				running = append(running, p)
 			}
 		}
@@ -382,31 +367,24 @@ func (w *managedWorld) failSome() {
 	}
 	select {
 	case p.fail <- ways[way]:
-	default: // it has been told to end
+	default: // its context has ended
 	}
-}
-
-// releases is a store of leases that can be cut off, and checks when a lease is released.
-type releases struct {
-	*memlease.Store
-	w   *managedWorld
-	off atomic.Bool
 }
 
 // setCut cuts the store off, or mends it.
-func (s *releases) setCut(off bool) {
-	s.off.Store(off)
-	cut(s.Store, off)
-	s.w.locked(func() { s.w.owed = 0 })
+func (w *managedWorld) setCut(off bool) {
+	w.leases.off.Store(off)
+	w.locked(func() { w.unreleased = 0 })
 }
 
-func (s *releases) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if bytes.Contains(e.Value, []byte(`"holder":""`)) {
-		s.w.locked(func() {
-			assert.Zero(s.w.t, s.w.countLocked(isLeader), "the lease is released before the controllers have ended")
-			assert.True(s.w.t, s.w.hooked == e.Term || s.w.led != e.Term || len(s.w.deaf) > 0, "the lease is released before BeforeRelease")
-			s.w.owed = 0
-		})
+// checkUpdate checks when a lease is released.
+func (w *managedWorld) checkUpdate(e *leaderelect.Entry) {
+	if !releases(e) {
+		return
 	}
-	return s.Store.Update(ctx, e)
+	w.locked(func() {
+		assert.Zero(w.t, w.countLocked(isLeader), "the lease is released before the controllers have ended")
+		assert.True(w.t, w.hooked == e.Term || w.led != e.Term || len(w.stuck) > 0, "the lease is released before BeforeRelease")
+		w.unreleased = 0
+	})
 }

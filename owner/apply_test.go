@@ -35,7 +35,7 @@ type crew struct {
 func newCrew(t *testing.T) *crew {
 	var n atomic.Int64
 	uid := func() string { return "w" + string(rune('a'+n.Add(1))) }
-	workers := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "worker", store.Config[Worker]{NewUID: uid}))
+	workers := must(store.Open(store.NewMemory(store.MemoryConfig{}), "worker", store.Config[Worker]{NewUID: uid}))
 	calls := interceptor.New(workers)
 	return &crew{
 		t: t, workers: workers, calls: calls,

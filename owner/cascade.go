@@ -81,6 +81,9 @@ func Delete[T any](ctx context.Context, owners store.Store[T], key string, how P
 // controller.Owns for the children does. Errors for several children are joined, and an error for one child does not stop the others. Every
 // error may be retried.
 //
+// A watch that was interrupted reports nothing of an owner that was created and deleted in the meantime. So if the owner is made from something
+// else, such as a row, do not rely on an event to make it again: look at the row once more after Cascade has let the owner go.
+//
 // The children are read from their stores, since a child that a cache does not show would be lost with its owner; see [Children.Among]. If
 // one of these objects does not decode, it may be a child. So the owner stays, and the error wraps store.ErrDecode and names the object. A
 // kind of children that is missing in the call is ignored: Collect deletes them, regardless of the policy.
@@ -139,7 +142,7 @@ func (c *Children[C]) part(ctx context.Context, by store.Ref, how Policy) (left 
 	var errs []error
 	for _, unread := range list.Unread {
 		left++
-		errs = append(errs, fmt.Errorf("%s %q may be a child: %w", c.Kind(), unread.Key, store.ErrDecode))
+		errs = append(errs, fmt.Errorf("it may be a child: %w", unread.Err))
 	}
 	for _, child := range list.Items {
 		others := len(disown(child, func(ref store.OwnerRef) bool { return ref.Ref == by }))

@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/internal/statustag"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -118,6 +120,10 @@ func (c *Children[C]) indexed(value string, wanted func(store.Object[C]) bool) [
 // an owner cannot be read, is of none of these kinds, or has a reference without a UID, Collect returns an error and writes nothing. If
 // there is no such child, or the child has no owners or is already being deleted, Collect does nothing and returns nil.
 //
+// If the child stays, but a cache does not show one of its owners (see [Watched]), Collect returns an error of retry.NotYet, so that the child is
+// collected again after 10 seconds. The cache may be about to show the owner. But if its watch is interrupted, and the owner is gone before it
+// lists again, it never shows the owner, and never reports the deletion.
+//
 // Every error may be retried. An error that wraps store.ErrConflict means that another writer changed the child in the meantime.
 func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners) (deleted bool, err error) {
 	child, err := c.store.Get(ctx, key)
@@ -142,8 +148,7 @@ func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners)
 	}
 	left := disown(child, func(ref store.OwnerRef) bool { return gone[ref.Ref] })
 	switch {
-	case len(left) == len(child.Owners):
-		return false, nil
+	case len(left) == len(child.Owners): // nothing to write
 	case len(left) > 0:
 		child.Owners = left
 		_, err = c.store.Update(ctx, child)
@@ -156,20 +161,30 @@ func (c *Children[C]) Collect(ctx context.Context, key string, owners ...Owners)
 	if err != nil {
 		return false, c.failed("collect", key, err)
 	}
+	if ref, ok := unseen(left, owners); ok {
+		return false, c.failed("collect", key, retry.NotYet(fmt.Errorf("the cache does not show its owner %s", name(ref)), unseenDelay))
+	}
 	return len(left) == 0, nil
 }
+
+// unseenDelay is how long a child waits to be collected again whose owner a cache does not show.
+const unseenDelay = 10 * time.Second
 
 func (c *Children[C]) failed(do, key string, err error) error {
 	return fmt.Errorf("owner: %s %s %q: %w", do, c.store.Kind(), key, err)
 }
 
-// Owners are the owners of one kind, regardless of their type. [In] returns those in a store.
+// Owners are the owners of one kind, regardless of their type. [In] returns those in a store, and [Watched] those that an informer watches.
 type Owners struct {
 	Kind string
 
 	// Get reads the owner under key from where it is stored, not from a cache. It returns its UID, and whether it is being
 	// deleted; or an error that wraps store.ErrNotFound if there is none.
 	Get func(ctx context.Context, key string) (uid string, deleting bool, err error)
+
+	// Cached, if set, returns the UID of the owner under key in the cache whose events have children collected, and whether it is there. [Children.Collect]
+	// comes back to a child whose owner that cache does not show: see there.
+	Cached func(key string) (uid string, ok bool)
 }
 
 // In returns the owners in s. It panics if s is nil.
@@ -181,6 +196,35 @@ func In[T any](s store.Store[T]) Owners {
 		o, err := s.Get(ctx, key)
 		return o.UID, !o.Deleting.IsZero(), err
 	}}
+}
+
+// Watched returns the owners in s, which seen mirrors: use it where the deletions that seen reports have the children collected. It panics if s or
+// seen is nil.
+func Watched[T any](s store.Store[T], seen *store.Informer[T]) Owners {
+	if seen == nil {
+		panic("owner: Watched called with a nil informer")
+	}
+	owners := In(s)
+	owners.Cached = func(key string) (string, bool) {
+		o, ok := seen.Get(key)
+		return o.UID, ok
+	}
+	return owners
+}
+
+// unseen returns the first owner in refs that its cache does not show.
+func unseen(refs []store.OwnerRef, owners []Owners) (store.Ref, bool) {
+	for _, ref := range refs {
+		for _, o := range owners {
+			if o.Kind != ref.Kind || o.Cached == nil {
+				continue
+			}
+			if uid, ok := o.Cached(ref.Key); !ok || uid != ref.UID {
+				return ref.Ref, true
+			}
+		}
+	}
+	return store.Ref{}, false
 }
 
 // read reports whether an owner exists, with the UID of ref, and whether it is being deleted.

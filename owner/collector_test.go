@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/owner"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -292,4 +294,39 @@ func TestNilArgumentsPanic(t *testing.T) {
 	} {
 		assert.PanicsWithValue(t, want, call)
 	}
+}
+
+// The cache of the owners may never show an owner that lives only while its watch is interrupted. So the child is collected again.
+func TestCollectComesBackToChildWhoseOwnerIsNotCached(t *testing.T) {
+	f := newFixture(t)
+	seen, err := informer.New(f.apps, store.Key, informer.Config{}) // never runs
+	require.NoError(t, err)
+	web, shop := f.app("web"), f.app("shop")
+	f.shared("a", web, shop)
+	collector := collecting(f.children(f.replicas), owner.Watched(f.apps, seen))
+	again := func(key string) {
+		t.Helper()
+		deleted, err := collector(t.Context(), "a")
+		assert.False(t, deleted)
+		assert.ErrorContains(t, err, `owner: collect replica "a": the cache does not show its owner app "`+key+`"`)
+		d, ok := retry.Delay(err)
+		assert.True(t, ok)
+		assert.Equal(t, 10*time.Second, d)
+	}
+	again("web")
+	f.deleteApp("web")
+	again("shop")
+	assert.Equal(t, []string{"shop"}, f.ownersOf("a"), "what is gone is removed all the same")
+	earlier := shop
+	earlier.UID = "of an earlier life"
+	seen.Indexer().Upsert(earlier)
+	again("shop")
+	seen.Indexer().Upsert(shop)
+	deleted, err := collector(t.Context(), "a")
+	require.NoError(t, err)
+	assert.False(t, deleted)
+	f.deleteApp("shop")
+	deleted, err = collector(t.Context(), "a")
+	require.NoError(t, err)
+	assert.True(t, deleted)
 }

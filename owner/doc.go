@@ -45,7 +45,8 @@
 //  3. Apply may be interrupted anywhere, and a reply may be lost: the next call continues from there.
 //  4. Children.Collect reads a child, then all its owners. It deletes the child only if all owners are gone. If the child has
 //     changed since it was read, the deletion is a conflict.
-//  5. Collect never deletes a child without owners. If one of the owners cannot be read, it does not change the child.
+//  5. Collect never deletes a child without owners. If one of the owners cannot be read, it does not change the child. A child whose owner
+//     the cache of [Watched] does not show is collected again, so no orphan stays even if that cache never shows the owner.
 //  6. An owner that is created under a key of a former owner does not keep the children of the former one. The deletion of those
 //     does not affect the children of the new one.
 //  7. Children.Claim adopts and releases only after one fresh read that found the owner alive and not being deleted. It never
@@ -60,6 +61,6 @@
 // # Testing
 //
 // This package has no goroutines and no timers. With a store.Memory, each call can be tested by itself. To test with a stale cache, drive
-// the informer with informer.Steps. Three test files are worth reading: replicas_test.go (a controller on a stale cache), ownwrites_test.go
-// (waiting for own writes), and classic_test.go (mistakes of real controllers, and their fixes).
+// the informer with informer.Steps. The file ownwrites_test.go shows how a key waits for a cache that has its own writes, and simtest/classics has mistakes
+// of real controllers, and their fixes.
 package owner

@@ -12,11 +12,7 @@ import (
 // The app goes when its replicas are gone. One of them takes its time.
 func ExampleCascade() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	apps, _ := store.Open[App](db, "app", store.Config[App]{})
 	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web"})
@@ -33,7 +29,7 @@ func ExampleCascade() {
 	fmt.Println(owner.Cascade(ctx, apps, "web", children...))
 	_, _ = store.Patch(ctx, replicas, "web-2", func(o *store.Object[Replica]) error { o.Finalizers = nil; return nil })
 	fmt.Println(owner.Cascade(ctx, apps, "web", children...))
-	_, err = apps.Get(ctx, "web")
+	_, err := apps.Get(ctx, "web")
 	fmt.Println(err)
 	// Output:
 	// <nil>
@@ -45,11 +41,7 @@ func ExampleCascade() {
 // An app that is replaced by another kind of thing leaves its replicas to it.
 func ExamplePolicy() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	apps, _ := store.Open[App](db, "app", store.Config[App]{})
 	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
 	app, _ := apps.Create(ctx, store.Object[App]{Key: "web", Finalizers: []string{string(owner.Orphan)}})
@@ -60,7 +52,7 @@ func ExamplePolicy() {
 	_, _ = apps.Delete(ctx, "web") // by code that need not know about the policy
 	cached, _ := informer.New(replicas, store.Key, informer.Config{})
 	fmt.Println(owner.Cascade(ctx, apps, "web", owner.NewChildren(replicas, cached)))
-	child, err = replicas.Get(ctx, "web-1")
+	child, err := replicas.Get(ctx, "web-1")
 	fmt.Println(len(child.Owners), err)
 	// Output:
 	// 0 <nil>
@@ -74,11 +66,7 @@ type Tenant struct{}
 // before a crash hangs off it, and it goes last, so that its name is not free before everything is gone.
 func Example_rootObject() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	tenants, _ := store.Open[Tenant](db, "tenant", store.Config[Tenant]{})
 	apps, _ := store.Open[App](db, "app", store.Config[App]{})
 	replicas, _ := store.Open[Replica](db, "replica", store.Config[Replica]{})
@@ -99,7 +87,7 @@ func Example_rootObject() {
 	itsReplicas.Among = itsApps.Among
 	fmt.Println(owner.Cascade(ctx, tenants, "acme", itsApps, itsReplicas))
 
-	_, err = apps.Get(ctx, "acme/web")
+	_, err := apps.Get(ctx, "acme/web")
 	fmt.Println(err)
 	_, err = replicas.Get(ctx, "acme/web-1")
 	fmt.Println(err)

@@ -81,11 +81,11 @@ func ExampleChildren_Collect() {
 
 // exampleStores returns apps, and their replicas with a cache.
 func exampleStores() (store.Store[App], store.Store[Replica], *store.Informer[Replica]) {
-	db, err1 := store.NewMemory(store.MemoryConfig{})
-	apps, err2 := store.Open(db, "app", store.Config[App]{})
-	replicas, err3 := store.Open(db, "replica", store.Config[Replica]{})
-	cached, err4 := informer.New(replicas, store.Key, informer.Config{})
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
+	db := store.NewMemory(store.MemoryConfig{})
+	apps, err1 := store.Open(db, "app", store.Config[App]{})
+	replicas, err2 := store.Open(db, "replica", store.Config[Replica]{})
+	cached, err3 := informer.New(replicas, store.Key, informer.Config{})
+	if err := errors.Join(err1, err2, err3); err != nil {
 		log.Fatal(err)
 	}
 	return apps, replicas, cached
@@ -94,11 +94,7 @@ func exampleStores() (store.Store[App], store.Store[Replica], *store.Informer[Re
 // A finalizer removes its entry before the object goes.
 func ExampleFinalizer() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	apps, _ := store.Open[App](db, "app", store.Config[App]{})
 	say := func(text string) func(context.Context, store.Object[App]) error {
 		return func(_ context.Context, app store.Object[App]) error {

@@ -29,7 +29,7 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	var n atomic.Int64
 	uid := func() string { return fmt.Sprint("u", n.Add(1)) }
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	apps, err := store.Open[App](db, "app", store.Config[App]{NewUID: uid})
 	require.NoError(t, err)
 	replicas, err := store.Open[Replica](db, "replica", store.Config[Replica]{NewUID: uid})
@@ -81,7 +81,7 @@ func (f *fixture) children(s store.Store[Replica]) *owner.Children[Replica] {
 	return owner.NewChildren(s, must(informer.New(s, store.Key, informer.Config{})))
 }
 
-// stale returns the children in s, whose cache shows what it is given. No informer runs, so the test may write to the cache.
+// stale returns the children in s, whose cache shows the given objects. No informer runs, so the test may write to the cache.
 func (f *fixture) stale(s store.Store[Replica], shown ...store.Object[Replica]) *owner.Children[Replica] {
 	children := f.children(s)
 	children.Informer().Indexer().Replace(shown)
@@ -118,14 +118,6 @@ func uidsOf(child store.Object[Replica]) (uids []string) {
 		uids = append(uids, ref.UID)
 	}
 	return uids
-}
-
-// controllerUID returns the UID of the controlling owner of a child, for an index.
-func controllerUID(child store.Object[Replica]) []string {
-	if ref, ok := owner.ControllerOf(child); ok {
-		return []string{ref.UID}
-	}
-	return nil
 }
 
 // leading returns the context of the leader in a term.

@@ -29,7 +29,7 @@ type sameUIDs struct {
 }
 
 func newSameUIDs(t *testing.T) *sameUIDs {
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	w := &sameUIDs{
 		apps:     must(store.Open(db, "app", store.Config[App]{NewUID: counted()})),
 		sites:    must(store.Open(db, "site", store.Config[App]{NewUID: counted()})),

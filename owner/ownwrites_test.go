@@ -39,7 +39,7 @@ func write(t *testing.T, test func(w *writer)) {
 		f := newFixture(t)
 		w := &writer{fixture: f, source: lag[Replica](f.replicas)}
 		w.cache = mirror(t, w.source)
-		w.exp = must(expectations.NewVersions(expectations.Config[string]{TTL: -1}))
+		w.exp = expectations.NewVersions(expectations.Config[string]{TTL: -1})
 		w.exp.Notify(func(key string) { w.let = append(w.let, key) })
 		ctx, cancel := context.WithCancel(t.Context())
 		var follower sync.WaitGroup

@@ -12,11 +12,11 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// lagging is a source of objects of a store that tells of each change only when it is allowed to: what reads it lags behind
+// lagging is a source of objects of a store that reports each change only when it is allowed to: what reads it lags behind
 // the store by as much as a test likes. To be used in a bubble of testing/synctest.
 type lagging[T any] struct {
 	store.Store[T]
-	allow chan struct{} // takes a token for each event that may be told
+	allow chan struct{} // takes a token for each event that may be reported
 }
 
 func lag[T any](s store.Store[T]) *lagging[T] { return &lagging[T]{s, make(chan struct{})} }
@@ -59,32 +59,18 @@ func (l *lagging[T]) catchUp() {
 	}
 }
 
-// mirror runs an informer of src until the end of the test, and waits until it has synced. The handlers join first.
-func mirror[T any](
-	t *testing.T, src informer.ListWatcher[store.Object[T]], handlers ...informer.Handler[string, store.Object[T]],
-) *store.Informer[T] {
-	inf, stop := mirrorUntil(t, src, handlers...)
-	t.Cleanup(stop)
-	return inf
-}
-
-// mirrorUntil is mirror with an end of its own.
-func mirrorUntil[T any](
-	t *testing.T, src informer.ListWatcher[store.Object[T]], handlers ...informer.Handler[string, store.Object[T]],
-) (inf *store.Informer[T], stop func()) {
-	inf = must(informer.New(src, store.Key, informer.Config{}))
-	for _, h := range handlers {
-		_, err := inf.AddHandler(h)
-		require.NoError(t, err)
-	}
+// mirror runs an informer of src until the end of the test, and waits until it has synced.
+func mirror[T any](t *testing.T, src informer.ListWatcher[store.Object[T]]) *store.Informer[T] {
+	inf := must(informer.New(src, store.Key, informer.Config{}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	// Mirrors the source. It ends with stop, which waits for it.
+	// Mirrors the source. It ends with the test, which waits for it.
 	go func() { ended <- inf.Run(ctx) }()
-	require.NoError(t, informer.WaitForSync(ctx, inf))
-	synctest.Wait()
-	return inf, func() {
+	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
-	}
+	})
+	require.NoError(t, informer.WaitForSync(ctx, inf))
+	synctest.Wait()
+	return inf
 }

@@ -14,9 +14,10 @@
 //	err              it failed, and is retried after a backoff
 //	NotYet(err, d)   it did not fail, but is not finished, and continues after d
 //
-// These errors mean the same to [Do], to a controller, and to a queue of events. A reconcile can return them from any depth, through
-// helpers that know nothing about a controller. Only [Do] counts an unfinished attempt as a step, so that it ends eventually. If errors are
-// joined, a permanent error takes precedence, then a failure, then an unfinished attempt.
+// These errors mean the same to [Do], to a controller, and to the method Run of a workqueue. A reconcile can return them from any depth,
+// through helpers that know nothing about a controller. Only [Do] counts an unfinished attempt as a step, so that it ends eventually. If
+// errors are joined, a permanent error takes precedence, then a failure, then a conflict, then an unfinished attempt. [Do] does not
+// distinguish a conflict from a failure.
 //
 // Your own error types work the same way if they have a method Conflict() bool or RetryAfter() time.Duration. So a store need not import
 // this package, and this package need not import a store.

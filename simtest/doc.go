@@ -11,10 +11,7 @@
 //					c, err := NewSites(simtest.Open[Site](env, "site"), simtest.Open[Server](env, "server"))
 //					return []simtest.Part{simtest.Loop(c)}, err
 //				}}},
-//				Steps: []simtest.Step{{Name: "create", Do: func(ctx context.Context, user *simtest.User) error {
-//					_, err := simtest.Open[Site](user, "site").Create(ctx, store.Object[Site]{Key: "a", Value: Site{Servers: 2}})
-//					return err
-//				}}},
+//				Steps: []simtest.Step{simtest.Create("site", store.Object[Site]{Key: "a", Value: Site{Servers: 2}})},
 //			}
 //		})
 //	}
@@ -32,7 +29,7 @@
 // # Failures
 //
 // A plan fails if it breaks one of the [Rules]. Always and Goal are rules of your own. The others hold for every controller: unless there
-// is a Goal, the objects at the end are those of the run without faults; no object is left whose owners are gone; the systems become quiet;
+// is a Goal, the objects at the end are those of the run without faults; no object is left whose owners are deleted; the systems become quiet;
 // and so on. Each [Rule] says what breaking it means. A broken [Bug] rule fails the test, and a broken [Advisory] rule is logged. [Failure]
 // describes a report, and [Run] says where failed plans are kept.
 //

@@ -6,14 +6,12 @@ import (
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/manager"
-	"github.com/setpoint-go/setpoint/simtest/internal/part"
-	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Env is the environment of one process of a system.
 type Env struct {
-	p   *sim.Process
+	p   *process
 	all stores
 }
 
@@ -27,22 +25,28 @@ func (e *Env) Backend() backend.Backend { return e.all.backend }
 // plans and timelines: "create vpc". The context of fn has the leadership of a [System] with a Lease. If the receiver can refuse calls of
 // former leaders, send its term along (leaderelect.FromContext). A call that arrives late is made in another goroutine.
 func (e *Env) Effect(ctx context.Context, name string, fn func(context.Context) error) error {
-	return e.p.Effect(ctx, name, fn)
+	return e.p.effect(ctx, name, fn)
 }
 
 // Part is a part of a system that the kit drives: see [Loop], [Cache], and [Background].
-type Part interface{ part() part.Part }
-
-type driven part.Part
-
-func (d driven) part() part.Part { return part.Part(d) }
+type Part interface{ join(processDriver) error }
 
 // Loop is a controller, with the informers that it watches.
-func Loop[K comparable](c *controller.Controller[K]) Part { return driven{Loop: part.Of(c)} }
+func Loop[K comparable](c *controller.Controller[K]) Part { return loopPart{controllerLoop[K]{c}} }
 
 // Cache is an informer that no controller of the process watches.
-func Cache[K comparable, T any](in *informer.Informer[K, T]) Part { return driven{Cache: in} }
+func Cache[K comparable, T any](in *informer.Informer[K, T]) Part { return cachePart{in} }
 
 // Background is a part with a Run that makes calls by itself, such as an *events.Recorder. Each of its calls waits until no reconcile is in
 // flight. Stages are those of the manager ([manager.At]): only a part of stage Leading has the leadership of a System with a Lease.
-func Background(p manager.Part) Part { return driven{Background: p} }
+func Background(p manager.Part) Part { return background{p} }
+
+type (
+	loopPart   struct{ loop }
+	cachePart  struct{ controller.Informer }
+	background struct{ manager.Part }
+)
+
+func (l loopPart) join(d processDriver) error   { return d.joinLoop(l.loop) }
+func (c cachePart) join(d processDriver) error  { return d.joinCache(c.Informer) }
+func (b background) join(d processDriver) error { return d.joinBackground(b.Part) }

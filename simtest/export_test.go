@@ -1,64 +1,58 @@
 package simtest
 
-import (
-	"testing"
+import "testing"
 
-	"github.com/setpoint-go/setpoint/simtest/internal/fault"
-	"github.com/setpoint-go/setpoint/simtest/internal/search"
-	"github.com/setpoint-go/setpoint/simtest/internal/sim"
-	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
-)
-
-func explorerOf(t *testing.T, world func() World) *search.Explorer {
-	return search.New((&player{t: t, world: world}).play)
+func playText(t *testing.T, world func() World, plan string) *run {
+	t.Helper()
+	return newExplorer(t, world).play(planOf(t, plan))
 }
 
-func playText(t *testing.T, world func() World, plan string) *sim.Run {
+func planOf(t *testing.T, text string) Plan {
 	t.Helper()
-	p, err := ParsePlan(plan)
+	p, err := ParsePlan(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return explorerOf(t, world).Play(p.faults())
+	return p
 }
 
 // Timeline returns what happens under a plan, whether it fails or not.
 func Timeline(t *testing.T, world func() World, plan string) string {
 	t.Helper()
-	return timeline.Format(playText(t, world, plan).Timeline.Lines(nil))
+	return formatLines(playText(t, world, plan).timeline.lines(nil))
 }
 
 // Order returns what happens under a plan, without times.
 func Order(t *testing.T, world func() World, plan string) string {
 	t.Helper()
-	return playText(t, world, plan).Timeline.Order()
+	return playText(t, world, plan).timeline.order()
 }
 
 // PlayUntilWarned runs a plan. Warn gets the warning that it takes too long, which comes at once.
 func PlayUntilWarned(t *testing.T, world func() World, plan string, warn func(string)) {
 	t.Helper()
-	p, err := ParsePlan(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
-	(&player{t: t, world: world, patience: 1, warn: warn}).play(p.faults())
+	x := newExplorer(t, world)
+	x.patience, x.warn = 1, warn
+	x.play(planOf(t, plan))
 }
 
 // Tried returns the plans of an exploration without a corpus, in their order.
-func Tried(t *testing.T, world func() World, limits search.Limits) (plans []string) {
+func Tried(t *testing.T, world func() World) (plans []string) {
 	t.Helper()
-	play := (&player{t: t, world: world}).play
-	search.New(func(plan fault.Plan) *sim.Run {
+	x := newExplorer(t, world)
+	play := x.play
+	x.play = func(plan Plan) *run {
 		plans = append(plans, plan.String())
 		return play(plan)
-	}).Explore(t.TempDir(), limits)
+	}
+	x.explore(t.TempDir())
 	return plans
 }
 
 // Singles returns the plans of one fault of a world.
 func Singles(t *testing.T, world func() World) (plans []string) {
 	t.Helper()
-	for _, s := range search.Singles(explorerOf(t, world).Without(nil)) {
+	for _, s := range singles(newExplorer(t, world).withoutFaults(nil)) {
 		plans = append(plans, s.String())
 	}
 	return plans
@@ -68,9 +62,9 @@ func Singles(t *testing.T, world func() World) (plans []string) {
 func Pruned(t *testing.T, world func() World) map[string]string {
 	t.Helper()
 	pruned := make(map[string]string)
-	for _, s := range search.Singles(explorerOf(t, world).Without(nil)) {
-		if s.Like != nil {
-			pruned[s.String()] = s.Like.String()
+	for _, s := range singles(newExplorer(t, world).withoutFaults(nil)) {
+		if s.like != nil {
+			pruned[s.String()] = s.like.String()
 		}
 	}
 	return pruned
@@ -78,19 +72,16 @@ func Pruned(t *testing.T, world func() World) map[string]string {
 
 // Ends returns a function that runs a plan, and returns what is wrong and the objects at the end.
 func Ends(t *testing.T, world func() World) func(plan string) (wrong string, state map[string]string) {
-	x := explorerOf(t, world)
-	return func(plan string) (wrong string, state map[string]string) {
+	x := newExplorer(t, world)
+	return func(text string) (wrong string, state map[string]string) {
 		t.Helper()
-		p, err := ParsePlan(plan)
-		if err != nil {
-			t.Fatal(err)
+		plan := planOf(t, text)
+		r := x.play(plan)
+		if p := r.problemBeside(x.withoutFaults(plan)); p != nil {
+			wrong = p.sort() + ": " + p.text
 		}
-		r := x.Play(p.faults())
-		if v := r.Verdict(x.Without(r.Plan)); v != nil {
-			wrong = v.Sort() + ": " + v.Text
-		}
-		if r.End != nil {
-			state = r.End.State
+		if r.final != nil {
+			state = r.final.texts
 		}
 		return wrong, state
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 	"github.com/setpoint-go/setpoint/owner"
@@ -45,22 +44,9 @@ func farms(lease string, fenced bool, policy owner.Policy) func() simtest.World 
 			}
 		}
 		open := func(env *simtest.Env) (store.Store[farm], *store.Informer[farm], *owner.Children[machine]) {
-			farms, machines := simtest.Open[farm](env, "farm"), simtest.Open[machine](env, "machine")
-			quiet := slog.New(slog.DiscardHandler)
-			seenFarms, err1 := informer.New(farms, store.Key, informer.Config{Name: "farm", Logger: quiet})
-			seenMachines, err2 := informer.New(machines, store.Key, informer.Config{Name: "machine", Logger: quiet})
-			if err1 != nil || err2 != nil {
-				panic(fmt.Sprint(err1, err2))
-			}
+			farms, seenFarms := simtest.Mirror[farm](env, "farm")
+			machines, seenMachines := simtest.Mirror[machine](env, "machine")
 			return farms, seenFarms, owner.NewChildren(machines, seenMachines)
-		}
-		count := func(v *simtest.View) (farms, machines int, err error) {
-			f, err1 := simtest.Open[farm](v, "farm").List(context.Background())
-			m, err2 := simtest.Open[machine](v, "machine").List(context.Background())
-			if err1 != nil {
-				err2 = err1
-			}
-			return len(f.Items), len(m.Items), err2
 		}
 		return simtest.World{
 			Systems: []simtest.System{{Name: "farms", Lease: lease, New: func(env *simtest.Env) ([]simtest.Part, error) {
@@ -130,18 +116,17 @@ func farms(lease string, fenced bool, policy owner.Policy) func() simtest.World 
 				}},
 			},
 			Goal: func(v *simtest.View) error {
-				farms, machines, err := count(v)
-				if err == nil && (farms != 0 || machines != 0 || len(entries) != 0) {
-					err = fmt.Errorf("%d farms, %d machines and %d entries are left", farms, machines, len(entries))
+				farms, machines := len(simtest.List[farm](v, "farm")), len(simtest.List[machine](v, "machine"))
+				if farms != 0 || machines != 0 || len(entries) != 0 {
+					return fmt.Errorf("%d farms, %d machines and %d entries are left", farms, machines, len(entries))
 				}
-				return err
+				return nil
 			},
 			Always: func(v *simtest.View) error {
-				_, machines, err := count(v)
-				if err == nil && machines > 2 {
-					err = fmt.Errorf("there are %d machines", machines)
+				if machines := len(simtest.List[machine](v, "machine")); machines > 2 {
+					return fmt.Errorf("there are %d machines", machines)
 				}
-				return err
+				return nil
 			},
 		}
 	}
@@ -175,9 +160,7 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 				}
 				return w
 			})
-			for _, f := range report.Failures {
-				t.Error(f)
-			}
+			none(t, report.Failures)
 			require.Greater(t, report.Plans, 60)
 		})
 	}
@@ -186,10 +169,9 @@ func TestOwnersSurviveEveryFault(t *testing.T) {
 // A delayed call of a former leader may arrive after the cleanup of a finalizer. The store cannot prevent that. The
 // receiver can, if it knows the term.
 func TestFormerLeadersCallMayArriveAfterCleanup(t *testing.T) {
-	plan, err := simtest.ParsePlan("late(farms effect put-entry#1 by 5)") // after the last step
-	require.NoError(t, err)
-	failure := simtest.Replay(t, farms("main", false, owner.Foreground), plan)
+	const plan = "late(farms effect put-entry#1 by 5)" // after the last step
+	failure := replay(t, farms("main", false, owner.Foreground), plan)
 	require.NotNil(t, failure)
 	require.Contains(t, failure.Problem, "1 entries are left")
-	require.Nil(t, simtest.Replay(t, farms("main", true, owner.Foreground), plan))
+	require.Nil(t, replay(t, farms("main", true, owner.Foreground), plan))
 }

@@ -20,10 +20,7 @@ func TestReplayLogsErrorsButNotCrashes(t *testing.T) {
 	was := log.Writer()
 	log.SetOutput(&out)
 	defer log.SetOutput(was)
-	plan, err := simtest.ParsePlan("crash-after(sites update site/a#1)")
-	require.NoError(t, err)
-
-	require.NotNil(t, simtest.Replay(t, sitesWorld, plan))
+	require.NotNil(t, replay(t, sitesWorld, "crash-after(sites update site/a#1)"))
 	assert.Empty(t, out.String())
 
 	noisy := func() simtest.World {

@@ -6,9 +6,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/setpoint-go/setpoint/simtest/internal/fault"
-	"github.com/setpoint-go/setpoint/simtest/internal/search"
 )
 
 // MeasurePlans runs the plans of one fault of a world in turn. It reports the time of the processor per plan, not that of the
@@ -16,15 +13,15 @@ import (
 func MeasurePlans(b *testing.B, world func() World) {
 	defer silence()()
 	t := new(testing.T)
-	x := explorerOf(t, world)
-	all := search.Singles(x.Without(nil))
+	x := newExplorer(t, world)
+	all := singles(x.withoutFaults(nil))
 	entries := 0
 	began := processorTime()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for i := range b.N {
-		x.Try(fault.Plan{all[i%len(all)].Fault})
-		entries += x.Last().Timeline.Len()
+		x.try(Plan{all[i%len(all)].Fault})
+		entries += len(x.last.timeline.entries)
 	}
 	spent := float64(processorTime()-began) / 1e3
 	b.ReportMetric(spent/float64(b.N), "cpu-µs/plan")

@@ -15,169 +15,178 @@ import (
 // mutantsFlag is for the long form of the test below: go test ./simtest -run Mutant -mutants
 var mutantsFlag = flag.Bool("mutants", false, "build the kit with each planted mistake, and run the test that has to find it")
 
-// mutants are mistakes of the kit, each in a file below internal: a fault that does not do what it says, or does what no real system does. The test finds each.
+// mutants are mistakes of the kit, each in a file of this package: a fault that does not do what it says, or does what no real system does. The test finds each.
 var mutants = []struct{ name, file, was, becomes, test string }{
 	{
-		"crash-after does not apply the write", "sim/backend.go",
-		"	case fault.CrashBefore:", "	case fault.CrashBefore, fault.CrashAfter:", "TestEachFault",
+		"crash-after does not apply the write", "backend.go",
+		"	case faultCrashBefore:", "	case faultCrashBefore, faultCrashAfter:", "TestEachFault",
 	},
 	{
-		"lose-reply does not apply the write", "sim/backend.go",
-		"	case fault.LoseRequest:", "	case fault.LoseRequest, fault.LoseReply:", "TestEachFault",
+		"lose-reply does not apply the write", "backend.go",
+		"	case faultLoseRequest:", "	case faultLoseRequest, faultLoseReply:", "TestEachFault",
 	},
 	{
-		"nobody writes in a conflict", "sim/backend.go",
-		"if f.Do == fault.Conflict {", "if false {", "TestEachFault",
+		"nobody writes in a conflict", "backend.go",
+		"if f.Do == faultConflict {", "if false {", "TestEachFault",
 	},
 	{
-		"a watch loses an event", "sim/backend.go",
-		"if c.Kind == kind && q.Concern(&c.Record) {", "if c.Kind == kind && at%3 != 0 && q.Concern(&c.Record) {", "TestSimulatedStoresKeepTheContract",
+		"a watch loses an event", "backend.go",
+		"if c.kind == kind && q.Concern(&c.record) {", "if c.kind == kind && at%3 != 0 && q.Concern(&c.record) {", "TestSimulatedStoresKeepTheContract",
 	},
 	{
-		"a list forgets deletions", "database/database.go",
-		"			delete(there, c.Record.Key)", "", "TestSimulatedStoresKeepTheContract",
+		"a list forgets deletions", "database.go",
+		"			delete(there, c.record.Key)", "", "TestSimulatedStoresKeepTheContract",
 	},
 	{
-		"a gap that nothing ends has no new list", "view/view.go",
-		"	v.frozen, v.expire, v.gap = false, v.gap, false", "	v.frozen, v.expire, v.gap = false, false, false", "TestGapMergesChangesOfObject",
+		"a gap that nothing ends has no new list", "input.go",
+		"	in.frozen, in.expire, in.gap = false, in.gap, false", "	in.frozen, in.expire, in.gap = false, false, false", "TestGapMergesChangesOfObject",
 	},
 	{
-		"a lag over a step of the user is not fair again", "sim/doubt.go",
-		"			v.Calm()\n", "			_ = v\n", "TestStepRestartsCountOfLag",
+		"a lag over a step of the user is not fair again", "stale.go",
+		"			in.calm()\n", "			_ = in\n", "TestStepRestartsCountOfLag",
 	},
 	{
-		"writes of a trusted system are doubtful", "sim/doubt.go",
-		"	if p.Program.Trusted {\n		return\n", "	if false {\n		return\n", "TestTrustedSystemIsNotDoubted",
+		"writes of a trusted system are doubtful", "stale.go",
+		"	if p.program.Trusted {\n		return\n", "	if false {\n		return\n", "TestTrustedSystemIsNotDoubted",
 	},
 	{
-		"a doubt without faults is reported for each fault", "search/search.go",
-		"if !fair.Doubts(p.Sort()) {", "if true {", "TestDoubtOfRunWithoutFaultsIsReportedOnce",
+		"a doubt without faults is reported for each fault", "search.go",
+		"if fair.advises(p.sort()) || ", "if ", "TestDoubtOfRunWithoutFaultsIsReportedOnce",
 	},
 	{
-		"a plan travels to before the beginning", "sim/process.go",
-		"min(informer.Version(s.travel), r.DB.Version())", "informer.Version(s.travel)", "TestTravelEndsAtTheBeginning",
+		"a creation is doubted whatever its name", "search.go",
+		` || p.creates != "" && fair.db.hasHad(p.creates) {`, " {", "TestCreationIsDoubtedOnlyUnderNewName",
 	},
 	{
-		"the horizon does not begin again with a fault", "sim/run.go",
+		"a plan travels to before the beginning", "process.go",
+		"min(informer.Version(s.travel), r.db.version())", "informer.Version(s.travel)", "TestTravelEndsAtTheBeginning",
+	},
+	{
+		"the horizon does not begin again with a fault", "simulation.go",
 		"r.hits[i], r.quiet = true, time.Now()", "r.hits[i] = true", "TestConsequencesOfFaultAreAwaited",
 	},
 	{
-		"the horizon does not begin again when a call arrives", "sim/leader.go",
-		"		r.Touch()\n", "", "TestConsequencesOfFaultAreAwaited",
+		"the horizon does not begin again when a call arrives", "terms.go",
+		"		r.touch()\n", "", "TestConsequencesOfFaultAreAwaited",
 	},
 	{
-		"in run mode, a reconcile does not wait for a poll", "live/life.go",
-		"return did || l.awaitList()", "return did", "TestModesAgreeAboutPolledSources",
+		"in run mode, a reconcile does not wait for a poll", "rundriver.go",
+		"return did || d.awaitList()", "return did", "TestModesAgreeAboutPolledSources",
 	},
 	{
-		"in run mode, a reconcile in flight is not awaited", "sim/quiet.go",
-		"if next = end; r.works() {", "if next = end; false {", "TestReconcileInFlightIsAwaited",
+		"in run mode, a reconcile in flight is not awaited", "settle.go",
+		"if next = end; r.reconciling() {", "if next = end; false {", "TestReconcileInFlightIsAwaited",
 	},
 	{
-		"a list of a cache that lags shows the present", "sim/backend.go",
-		"p.Run.DB.List(v.Lists(kind), kind, q)", "p.Run.DB.List(p.Run.DB.Version()+v.Lists(kind)*0, kind, q)", "TestEachFault",
+		"a list of a cache that lags shows the present", "backend.go",
+		"p.run.db.list(in.beginList(kind), kind, q)", "p.run.db.list(p.run.db.version()+in.beginList(kind)*0, kind, q)", "TestEachFault",
 	},
 	{
-		"a zombie shares the term", "sim/process.go",
+		"a zombie shares the term", "process.go",
 		"term: s.terms}", "term: 1}", "TestLeaseFencesHungProcess",
 	},
 	{
-		"terms are not compared", "database/database.go",
+		"a takeover does not raise the fence", "stepdriver.go",
+		"	db.acceptFences([]backend.Fence{{Lease: s.p.program.Lease, Term: s.p.term}})\n",
+		"	_ = backend.Fence{}\n", "TestTakeoverFencesFormerLeader",
+	},
+	{
+		"terms are not compared", "database.go",
 		"if err := f.Check(db.terms[f.Lease]); err != nil {", "if err := f.Check(0); err != nil {", "TestLeaseFencesHungProcess",
 	},
 	{
-		"a dead process writes", "sim/calls.go",
+		"a dead process writes", "calls.go",
 		"	if p.dead.Load() {\n		runtime.Goexit()", "	if false {\n		runtime.Goexit()", "TestDeadProcessDoesNothing",
 	},
 	{
-		"down comes back at once", "sim/run.go",
-		"		p.Program.down = true", "", "TestEachFault",
+		"down comes back at once", "simulation.go",
+		"		p.program.down = true", "", "TestEachFault",
 	},
 	{
-		"travel begins in the present", "sim/process.go",
+		"travel begins in the present", "process.go",
 		`		p.freeze("", at)`, "", "TestEachFault",
 	},
 	{
-		"no controller begins last", "sim/process.go",
+		"no controller begins last", "process.go",
 		`return p.cold != "" && p.watches(l, p.cold)`, "return false && p.watches(l, p.cold)", "TestMapLostOnRestartIsFound",
 	},
 	{
-		"a controller that begins last is left behind when time passes", "sim/calls.go",
-		"r.Turn() || r.warm()", "r.Turn()", "TestColdStartTakesNoTime",
+		"a controller that begins last is left behind when time passes", "calls.go",
+		"r.turn() || r.warm()", "r.turn()", "TestColdStartTakesNoTime",
 	},
 	{
-		"a part in the background does not wait for the caches", "step/step.go",
-		"if stageOf(part.Background) == manager.Outer {", "if true {", "TestBackgroundPartStartsWithSyncedCaches",
+		"a part in the background does not wait for the caches", "stepdriver.go",
+		"if stageOf(part) == manager.Outer {", "if true {", "TestBackgroundPartStartsWithSyncedCaches",
 	},
 	{
-		"a gap has no new list", "view/view.go",
-		"v.frozen, v.expire, v.gap = false, true, false", "v.frozen, v.expire, v.gap = false, false, false", "TestGapMergesChangesOfObject",
+		"a gap has no new list", "input.go",
+		"in.frozen, in.expire, in.gap = false, true, false", "in.frozen, in.expire, in.gap = false, false, false", "TestGapMergesChangesOfObject",
 	},
 	{
-		"a cache that lags hears everything", "view/view.go",
-		"	if !v.frozen {\n		v.frozen, v.at", "	if v.frozen {\n		v.frozen, v.at", "TestEachFault",
+		"a cache that lags receives everything", "input.go",
+		"	if !in.frozen {\n		in.frozen, in.at", "	if in.frozen {\n		in.frozen, in.at", "TestEachFault",
 	},
 	{
-		"a former leader notices at once", "sim/leader.go",
+		"a former leader notices at once", "terms.go",
 		"!all && time.Now().Before(p.until)", "false", "TestLeaderContinuesUntilItNoticesLostLease",
 	},
 	{
-		"an effect never arrives", "sim/leader.go",
+		"an effect never arrives", "terms.go",
 		"			err = c.call()", "", "TestFormerLeadersCallMayArriveAfterCleanup",
 	},
 	{
-		"a leader that leads again has its former term", "sim/leader.go",
+		"a leader that leads again has its former term", "terms.go",
 		"	s.terms++\n", "", "TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
-		"the call of the former term does not arrive", "sim/calls.go",
+		"the call of the former term does not arrive", "calls.go",
 		"		r.late = append(r.late, h.late)\n", "", "TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
-		"a leader that leads again has forgotten its queues", "step/step.go",
-		"		disconnect, err := loop.Connect(l.p.Context)\n		if err != nil {\n			l.p.Run", "		disconnect, err := func() { _ = loop }, error(nil)\n		if err != nil {\n			l.p.Run",
+		"a leader that leads again has forgotten its queues", "stepdriver.go",
+		"		disconnect, err := loop.Connect(s.p.ctx)\n		if err != nil {\n			s.p.run", "		disconnect, err := func() { _ = loop }, error(nil)\n		if err != nil {\n			s.p.run",
 		"TestLeaderLeadsAgainWithNextTerm",
 	},
 	{
-		"slow takes no time", "sim/calls.go",
-		"slowness = time.Minute + 7*time.Second", "slowness = time.Nanosecond", "TestEachFault",
+		"slow takes no time", "calls.go",
+		"slowTime  = time.Minute + 7*time.Second", "slowTime = time.Nanosecond", "TestEachFault",
 	},
 	{
-		"a reconcile is suspected for the stale caches of earlier ones", "sim/doubt.go",
-		"	p.reading.behind = p.reading.behind[:0]\n", "", "TestDoubtsOfACreation",
+		"a reconcile is suspected for the stale caches of earlier ones", "stale.go",
+		"	p.reads.behind = p.reads.behind[:0]\n", "", "TestDoubtsOfACreation",
 	},
 	{
-		"a read excuses all later reconciles", "sim/doubt.go",
-		"	p.reading.live = p.reading.live[:0]\n", "", "TestDoubtsOfACreation",
+		"a read excuses all later reconciles", "stale.go",
+		"	p.reads.fromStore = p.reads.fromStore[:0]\n", "", "TestDoubtsOfACreation",
 	},
 	{
-		"the last write of any system counts as that of the same", "sim/doubt.go",
+		"the last write of any system counts as that of the same", "stale.go",
 		"staleKind{kind, seen, now, seen < own}", "staleKind{kind, seen, now, seen <= own || true}", "TestNoDoubtAfterWriteOfAnotherSystem",
 	},
 	{
-		"a precondition removes no doubt", "sim/doubt.go",
+		"a precondition removes no doubt", "stale.go",
 		"|| guarded(have, decide) {", "|| false && guarded(have, decide) {", "TestDoubtsOfADeletion",
 	},
 	{
-		"a lag is fair for any time", "view/view.go",
+		"a lag is fair for any time", "input.go",
 		"d > fairTime {", "d > fairTime && false {", "TestAlarmNeedingALongLagIsAdvisory",
 	},
 	{
-		"writes before the last step count as churn", "sim/doubt.go",
-		"r.reconciles, r.commits = 0, 0", "r.reconciles = 0", "TestHotLoopAfterWritesIsNoChurn",
+		"writes before the last step count as churn", "stale.go",
+		"r.reconciles, r.commits = 0, 0", "r.reconciles = 0", "TestHotLoopDiffersFromChurnByWrites",
 	},
 	{
-		"every later process begins in the past", "sim/process.go",
+		"every later process begins in the past", "process.go",
 		"		s.travel = 0\n", "", "TestTravelAffectsOneProcess",
 	},
 	{
-		"in run mode, a process that hangs keeps its lease", "live/life.go",
-		"	if !was {\n		l.driver.leases.Delete", "	if !was && !hangs {\n		l.driver.leases.Delete",
-		"TestEachFaultInRunMode",
+		"in run mode, a process that hangs keeps its lease", "rundriver.go",
+		"	if !was {\n		d.driver.leases.Delete", "	if !was && !hangs {\n		d.driver.leases.Delete",
+		"TestEachFault",
 	},
 	{
-		"in run mode, a former leader hears at once that it is one", "live/leases.go",
-		"told := l.of.untold(); told != nil {", "told := l.of.untold(); told != nil && false {",
+		"in run mode, a former leader notices at once that it is one", "rundriver.go",
+		"noticed := l.d.lossNoticed(); noticed != nil {", "noticed := l.d.lossNoticed(); noticed != nil && false {",
 		"TestLeaderContinuesUntilItNoticesLostLease",
 	},
 }
@@ -185,8 +194,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 func TestEachMutantIsCaught(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
-			name := filepath.Join("internal", filepath.FromSlash(m.file))
-			source, err := os.ReadFile(name)
+			source, err := os.ReadFile(m.file)
 			require.NoError(t, err)
 			require.Equal(t, 1, strings.Count(string(source), m.was), "%s has %q once", m.file, m.was)
 			if !*mutantsFlag {
@@ -194,7 +202,7 @@ func TestEachMutantIsCaught(t *testing.T) {
 			}
 			dir := t.TempDir()
 			mutant, overlay := filepath.Join(dir, "mutant.go"), filepath.Join(dir, "overlay.json")
-			file, err := filepath.Abs(name)
+			file, err := filepath.Abs(m.file)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(mutant, []byte(strings.Replace(string(source), m.was, m.becomes, 1)), 0o600))
 			text, err := json.Marshal(map[string]map[string]string{"Replace": {file: mutant}})

@@ -1,17 +1,42 @@
 package simtest
 
-import "github.com/setpoint-go/setpoint/simtest/internal/fault"
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Plan has the faults of one run, each of which happens once. The flag -simtest.plan takes the text of a plan.
 type Plan []Fault
 
 // String returns the text of the plan, such as "crash-after(rmq update sts/a#1)".
-func (p Plan) String() string { return p.faults().String() }
+func (p Plan) String() string {
+	texts := make([]string, len(p))
+	for i, f := range p {
+		texts[i] = f.String()
+	}
+	return strings.Join(texts, " ")
+}
 
-// ParsePlan returns the plan with the given text. An error names the fault that cannot be read.
-func ParsePlan(text string) (Plan, error) {
-	plan, err := fault.Parse(text)
-	return planOf(plan), err
+// skips reports whether the user leaves out the step with this number, counted from 1.
+func (p Plan) skips(step int) bool {
+	return slices.ContainsFunc(p, func(f Fault) bool { return f.Do == faultSkip && f.Nth == step })
+}
+
+// faults returns the faults of the plan, without the steps that the user leaves out.
+func (p Plan) faults() Plan {
+	return slices.DeleteFunc(slices.Clone(p), func(f Fault) bool { return f.Do == faultSkip })
+}
+
+// skipped returns the steps that the user leaves out: the plan without its faults.
+func (p Plan) skipped() (skips Plan) {
+	for _, f := range p {
+		if f.Do == faultSkip {
+			skips = append(skips, f)
+		}
+	}
+	return skips
 }
 
 // Fault is one thing that goes wrong, once. Every one of these faults happens to real systems, and the contracts of this library allow each
@@ -27,9 +52,9 @@ func ParsePlan(text string) (Plan, error) {
 //	slow          the call takes a minute, while everything else goes on
 //	pause         the process hangs for eleven minutes before a call or a read, while everything else goes on
 //	zombie        the process hangs; a new one takes over; then the old one finishes its reconcile
-//	lose-lease    the process loses its lease and does not know; a new one takes over; both go on until the old one notices: 10 s
+//	lose-lease    the process loses its lease without noticing; a new one takes over; both go on until the old one notices: 10 s
 //	              later, or after the next step of the user
-//	regain        the process loses its lease, learns it, and stands by; when its successor ends, it leads again, with the next term and
+//	regain        the process loses its lease, notices it, and stands by; when its successor ends, it leads again, with the next term and
 //	              all that it remembers; its call of the former term arrives after the next step of the user
 //	late          the process ends while an effect is on its way, which arrives when a new one has taken over
 //	cold          like crash-after; in the new process, the controllers that watch a kind begin when nothing else is left to do: the
@@ -38,8 +63,11 @@ func ParsePlan(text string) (Plan, error) {
 //	travel        like crash-after; the caches of the new process begin in the past, and then catch up
 //	gap           a watch breaks between two changes of an object, and a new list merges them
 //	read-fails    a read of the store fails
+//	early         the next step of the user comes right before a call of a reconcile
+//	reorder       of several keys that are ready, the last one is reconciled first, all the time; in run mode, only if keys are strings
 //
-// The faults lose-lease, regain, and late are for systems with a Lease: each process of such a system has a leadership with the next term.
+// The faults lose-lease and regain are for systems with a Lease: each process of such a system has a leadership with the next term. Without a
+// Lease, a late effect arrives within the step of the user.
 // In the text of a plan, skip(step#2) means that the user leaves out the second step. It makes a plan smaller, and is not a fault.
 type Fault struct {
 	// Do is the kind of fault, such as "crash-after".
@@ -48,33 +76,201 @@ type Fault struct {
 
 	// Op, Object, and Nth give the position: at the Nth "update" of "sts/a" by the system, counted from 1. For a gap, Object is the one
 	// whose changes are merged, Nth is the first of these changes, and Op is empty. For a restart and a skip, Nth is the step, and Op and
-	// Object are empty. For a skip, System is empty too.
+	// Object are empty. For a skip, System is empty too. A reorder has no position.
 	Op, Object string
 	Nth        int
 
 	// Kind is the kind whose caches lag, or whose controllers begin last.
 	Kind string
 
-	// N is how many commits the caches go back in a travel, or the last change that a gap merges. For a late effect, N is how many times
+	// N is how many commits the caches go back in a travel, or the last change that a gap merges; if there is no such change, the gap ends when
+	// nothing else is left to do. For a late effect, N is how many times
 	// nothing is left to do before it arrives: 1 is within the step of the user, 2 is after the next.
 	N int
 }
 
-// String returns the text of the fault.
-func (f Fault) String() string { return fault.Fault(f).String() }
+// The values of [Fault.Do].
+const (
+	faultCrashBefore = "crash-before"
+	faultCrashAfter  = "crash-after"
+	faultDown        = "down"
+	faultLoseRequest = "lose-request"
+	faultLoseReply   = "lose-reply"
+	faultConflict    = "conflict"
+	faultSlow        = "slow"
+	faultPause       = "pause"
+	faultZombie      = "zombie"
+	faultLoseLease   = "lose-lease"
+	faultRegain      = "regain"
+	faultLate        = "late"
+	faultCold        = "cold"
+	faultLag         = "lag"
+	faultTravel      = "travel"
+	faultGap         = "gap"
+	faultReadFails   = "read-fails"
+	faultRestart     = "restart"
+	faultReorder     = "reorder"
+	faultEarly       = "early"
+	faultSkip        = "skip"
+)
 
-func (p Plan) faults() fault.Plan {
-	var plan fault.Plan
-	for _, f := range p {
-		plan = append(plan, fault.Fault(f))
+// String returns the text of the fault.
+func (f Fault) String() string {
+	var text strings.Builder
+	text.WriteString(f.Do + "(")
+	words := faultWords(f.Do)
+	for i, word := range words {
+		if i > 0 && word != "#" && words[i-1] != "#" {
+			text.WriteString(" ")
+		}
+		switch word {
+		case "s":
+			text.WriteString(quote(f.System))
+		case "o":
+			text.WriteString(f.Op)
+		case "x":
+			text.WriteString(quote(f.Object))
+		case "n":
+			text.WriteString(strconv.Itoa(f.Nth))
+		case "m":
+			text.WriteString(strconv.Itoa(f.N))
+		case "k":
+			text.WriteString(quote(f.Kind))
+		default:
+			text.WriteString(word)
+		}
 	}
-	return plan
+	return text.String() + ")"
 }
 
-func planOf(faults fault.Plan) Plan {
-	var plan Plan
-	for _, f := range faults {
-		plan = append(plan, Fault(f))
+// faultWords returns the words of a kind of fault: s is the system, o the operation, x the object, n a number, m another, k a kind. It
+// returns nil for an unknown fault.
+func faultWords(do string) []string {
+	switch do {
+	case faultCrashBefore, faultCrashAfter, faultDown, faultLoseRequest, faultLoseReply, faultConflict, faultSlow, faultPause, faultZombie,
+		faultLoseLease, faultRegain, faultReadFails, faultEarly:
+		return []string{"s", "o", "x", "#", "n"}
+	case faultLag, faultCold:
+		return []string{"s", "o", "x", "#", "n", "of", "k"}
+	case faultLate:
+		return []string{"s", "o", "x", "#", "n", "by", "m"}
+	case faultTravel:
+		return []string{"s", "o", "x", "#", "n", "back", "m"}
+	case faultGap:
+		return []string{"s", "x", "#", "n", "to", "m"}
+	case faultRestart:
+		return []string{"s", "step", "#", "n"}
+	case faultReorder:
+		return []string{"s"}
+	case faultSkip:
+		return []string{"step", "#", "n"}
 	}
-	return plan
+	return nil
+}
+
+// quote returns s, in quotes if it has a character that separates words.
+func quote(s string) string {
+	if s == "" || strings.ContainsAny(s, "\"# ()`\\\n\t") {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// ParsePlan returns the plan with the given text. An error names the fault that cannot be read.
+func ParsePlan(text string) (Plan, error) {
+	var plan Plan
+	for rest := strings.TrimSpace(text); rest != ""; {
+		do, args, ok := strings.Cut(rest, "(")
+		if !ok {
+			return nil, fmt.Errorf("simtest: parse plan: %q has no arguments", rest)
+		}
+		words, after, err := scanWords(args)
+		if err != nil {
+			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
+		}
+		f, err := parseFault(do, words)
+		if err != nil {
+			return nil, fmt.Errorf("simtest: parse plan: %s: %w", do, err)
+		}
+		plan = append(plan, f)
+		rest = strings.TrimSpace(after)
+	}
+	return plan, nil
+}
+
+// scanWords splits text into words, up to the closing parenthesis. A word is quoted text, a "#", or anything else up to one of those
+// or a space.
+func scanWords(text string) (words []string, after string, err error) {
+	for {
+		text = strings.TrimLeft(text, " ")
+		if text == "" {
+			return nil, "", fmt.Errorf("a closing parenthesis is missing")
+		}
+		switch text[0] {
+		case ')':
+			return words, text[1:], nil
+		case '#':
+			words, text = append(words, "#"), text[1:]
+		case '"':
+			quoted, err := strconv.QuotedPrefix(text)
+			if err != nil {
+				return nil, "", fmt.Errorf("%q: %w", text, err)
+			}
+			word, err := strconv.Unquote(quoted)
+			if err != nil {
+				return nil, "", fmt.Errorf("%s: %w", quoted, err)
+			}
+			words, text = append(words, word), text[len(quoted):]
+		default:
+			end := strings.IndexAny(text, " )#\"")
+			if end < 0 {
+				end = len(text)
+			}
+			words, text = append(words, text[:end]), text[end:]
+		}
+	}
+}
+
+func parseFault(do string, words []string) (Fault, error) {
+	f := Fault{Do: do}
+	form := faultWords(do)
+	if form == nil {
+		return f, fmt.Errorf("there is no such fault")
+	}
+	if len(form) != len(words) {
+		return f, fmt.Errorf("it has %d words, not %d", len(words), len(form))
+	}
+	for i, word := range words {
+		var err error
+		switch form[i] {
+		case "s":
+			f.System = word
+		case "o":
+			f.Op = word
+		case "x":
+			f.Object = word
+		case "k":
+			f.Kind = word
+		case "n":
+			f.Nth, err = parseNumber(word)
+		case "m":
+			f.N, err = parseNumber(word)
+		default:
+			if word != form[i] {
+				err = fmt.Errorf("found %q, expected %q", word, form[i])
+			}
+		}
+		if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+func parseNumber(word string) (int, error) {
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%q is not a positive number", word)
+	}
+	return n, nil
 }

@@ -46,8 +46,7 @@ func TestEachCallTakesTime(t *testing.T) {
 				return ignore(err, store.ErrNotFound)
 			}
 			if time.Now().After(until) {
-				_, err := s.to.Create(ctx, store.Object[number]{Key: "late"})
-				return ignore(err, store.ErrExists)
+				return ensure(ctx, s.tos, "late")
 			}
 			return nil
 		})
@@ -76,14 +75,12 @@ func TestRandomPlansHaveMoreFaults(t *testing.T) {
 					return nil
 				}
 				for i := range 4 {
-					_, err := s.to.Create(ctx, store.Object[number]{Key: fmt.Sprint(key, i)})
-					if err := ignore(err, store.ErrExists); err == nil {
+					if err := ensure(ctx, s.tos, fmt.Sprint(key, i)); err == nil {
 						continue
 					} else if failures++; failures < 3 {
 						return retry.NotYet(err, time.Second)
 					}
-					_, err = s.to.Create(ctx, store.Object[number]{Key: "mistake"})
-					return ignore(err, store.ErrExists)
+					return ensure(ctx, s.tos, "mistake")
 				}
 				return nil
 			})
@@ -93,9 +90,7 @@ func TestRandomPlansHaveMoreFaults(t *testing.T) {
 			return w
 		}
 	}
-	for _, f := range simtest.Explore(t, world(0)).Failures {
-		t.Error(f)
-	}
+	none(t, simtest.Explore(t, world(0)).Failures)
 	var report *simtest.Report
 	for budget := 20 * time.Millisecond; ; budget *= 2 { // a loaded machine tries fewer plans
 		report = simtest.Explore(t, world(budget))
@@ -104,6 +99,6 @@ func TestRandomPlansHaveMoreFaults(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, report.Failures)
-	require.Len(t, report.Failures[0].Plan, 3, "%s", report.Failures[0])
-	require.Equal(t, 3, strings.Count(report.Failures[0].Timeline, "FAULT the re"))
+	plan := report.Failures[0].Plan.String()
+	require.GreaterOrEqual(t, strings.Count(plan, "(")-strings.Count(plan, "skip("), 3, "%s", report.Failures[0])
 }

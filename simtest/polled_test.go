@@ -22,7 +22,7 @@ import (
 // polledBy returns an informer that polls a store of the kit. With a negative interval, it polls only once.
 func polledBy[T any](s store.Store[T], name string, interval time.Duration, versions bool) (*store.Informer[T], error) {
 	quiet := slog.New(slog.DiscardHandler)
-	cfg := poll.Config[store.Object[T]]{Interval: interval, Logger: quiet}
+	cfg := poll.Config[store.Object[T]]{Interval: interval}
 	if versions {
 		cfg.Version = func(ctx context.Context) (informer.Version, error) {
 			all, err := s.List(ctx)
@@ -50,7 +50,7 @@ type polling struct {
 func (p polling) world() simtest.World {
 	resize := func(n int) simtest.Step {
 		return simtest.Step{Name: fmt.Sprint("resize to ", n), Do: func(ctx context.Context, user *simtest.User) error {
-			_, err := store.CreateOrUpdate(ctx, simtest.Open[Site](user, "site"), nil, "a", func(o *store.Object[Site]) error {
+			_, err := store.CreateOrUpdate(ctx, simtest.Open[Site](user, "site"), "a", func(o *store.Object[Site]) error {
 				o.Value.Servers = n
 				return nil
 			})
@@ -110,12 +110,10 @@ func siteOf(_ context.Context, o store.Object[Server]) ([]string, error) {
 
 // In run mode, a poll was once noticed only at the end of the horizon. A reconcile that a fault hit then was not repeated.
 func TestRetryAfterLatePollIsAwaited(t *testing.T) {
-	plan, err := simtest.ParsePlan("lose-request(sites create server/a-2#1)")
-	require.NoError(t, err)
 	for _, interval := range []time.Duration{10 * time.Second, 10 * time.Minute} {
 		for _, mode := range []string{"step", "run"} {
 			world := inMode(mode, polling{sites: interval, servers: time.Second}.world)
-			if f := simtest.Replay(t, world, plan); f != nil {
+			if f := replay(t, world, "lose-request(sites create server/a-2#1)"); f != nil {
 				t.Errorf("interval=%v mode=%s: %v", interval, mode, f)
 			}
 		}
@@ -124,30 +122,25 @@ func TestRetryAfterLatePollIsAwaited(t *testing.T) {
 
 // A poll after the horizon is noticed when it happens, and what it leads to is awaited.
 func TestWorkAfterLatePollIsAwaited(t *testing.T) {
-	for _, mode := range []string{"step", "run"} {
-		text := simtest.Timeline(t, inMode(mode, func() simtest.World {
-			w := copier()
-			w.Steps = w.Steps[:1]
-			w.Systems[0].New = func(env *simtest.Env) ([]simtest.Part, error) {
+	inModes(t, func(t *testing.T, mode string) {
+		text := simtest.Timeline(t, func() simtest.World {
+			w := worldWith(mode, systemOf(func(env *simtest.Env) []simtest.Part {
 				tos, waited := simtest.Open[number](env, "to"), false
 				from, err := polledBy(simtest.Open[number](env, "from"), "from", 10*time.Minute, true)
-				if err != nil {
-					return nil, err
-				}
-				c, err := loopOf("c", from, controller.Config[string]{}, func(ctx context.Context, key string) (controller.Result, error) {
+				require.NoError(t, err)
+				return []simtest.Part{loopOf("c", from, func(ctx context.Context, key string) (controller.Result, error) {
 					if !waited {
 						waited = true
 						return controller.Result{RequeueAfter: 5 * time.Minute}, nil
 					}
-					_, err := tos.Create(ctx, store.Object[number]{Key: key})
-					return controller.Result{}, ignore(err, store.ErrExists)
-				})
-				return []simtest.Part{simtest.Loop(c)}, err
-			}
+					return controller.Result{}, ensure(ctx, tos, key)
+				})}
+			}))
+			w.Steps = w.Steps[:1]
 			return w
-		}), "")
+		}, "")
 		require.Regexp(t, `1[01]m[\d.]+s +s.1 +c: reconcile a\n +1[56]m[\d.]+s +s.1 +c: reconcile a\n.* create to/a`, text, mode)
-	}
+	})
 }
 
 func TestModesAgreeAboutPolledSources(t *testing.T) {
@@ -181,15 +174,15 @@ func TestModesAgreeAboutPolledSources(t *testing.T) {
 	}
 }
 
-// A source that polls only when it is told to may never show a change.
+// A source that polls only when it is asked to may never show a change.
 func TestPollThatNeverComesIsReported(t *testing.T) {
-	for _, mode := range []string{"step", "run"} {
+	inModes(t, func(t *testing.T, mode string) {
 		f := simtest.Replay(t, inMode(mode, polling{sites: -1, servers: time.Second}.world), nil)
 		require.NotNil(t, f, mode)
 		require.EqualValues(t, "world", f.Rule, mode)
 		require.Equal(t, "without any fault: the cache of site by sites.1 cannot catch up: "+
 			"its source has not polled for 3h0m0s; set poll.Config.Interval to less", f.Problem, mode)
-	}
+	})
 }
 
 // Step mode reads event by event. It knows only by the version when it has read the last one.

@@ -6,8 +6,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	"github.com/setpoint-go/setpoint/simtest/internal/search"
 )
 
 // progressFlag is a package variable because go test reads flags before any test runs.
@@ -32,17 +30,19 @@ func durationOf(t *testing.T, name, text string, otherwise time.Duration) time.D
 // progress regularly reports the progress of an exploration.
 type progress struct {
 	test  string
-	tell  func(format string, args ...any)
+	logf  func(format string, args ...any)
 	every time.Duration // zero for never
 	began time.Time
 	last  time.Time
 	done  int
+	of    int       // plans to try; unknown for random plans
+	until time.Time // the end of random plans; zero before they begin
 }
 
-func newProgress(t *testing.T) *progress {
-	p := &progress{test: t.Name(), tell: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
+func newProgress(t *testing.T) progress {
+	p := progress{test: t.Name(), logf: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
 	if testing.Verbose() {
-		p.tell, p.every = t.Logf, progressInterval
+		p.logf, p.every = t.Logf, progressInterval
 	}
 	p.every = durationOf(t, "progress", *progressFlag, p.every)
 	p.began = time.Now()
@@ -51,7 +51,7 @@ func newProgress(t *testing.T) *progress {
 }
 
 // step counts a plan.
-func (p *progress) step(x search.Progress) {
+func (p *progress) step() {
 	now := time.Now()
 	p.done++
 	if p.every <= 0 || now.Sub(p.last) < p.every {
@@ -59,12 +59,12 @@ func (p *progress) step(x search.Progress) {
 	}
 	p.last = now
 	rate := float64(p.done) / now.Sub(p.began).Seconds()
-	if !x.Until.IsZero() {
-		p.tell("simtest: %s: %d plans, %.0f per second, random plans for another %v", p.test, p.done, rate, round(x.Until.Sub(now)))
+	if !p.until.IsZero() {
+		p.logf("simtest: %s: %d plans, %.0f per second, random plans for another %v", p.test, p.done, rate, round(p.until.Sub(now)))
 		return
 	}
-	left := time.Duration(float64(x.Of-p.done) / rate * float64(time.Second))
-	p.tell("simtest: %s: %d of %d plans, %.0f per second, %v left", p.test, p.done, x.Of, rate, round(left))
+	left := time.Duration(float64(p.of-p.done) / rate * float64(time.Second))
+	p.logf("simtest: %s: %d of %d plans, %.0f per second, %v left", p.test, p.done, p.of, rate, round(left))
 }
 
 func round(d time.Duration) time.Duration { return max(d, 0).Round(time.Second) }

@@ -75,12 +75,12 @@ func TestSamePlanGivesSameRun(t *testing.T) {
 	for _, mode := range []string{"step", "run"} {
 		for _, plan := range []string{
 			"crash-after(s create to/a#1)",
-			"lose-lease(s effect tell#1) gap(s from/a#1 to 2)",
+			"lose-lease(s effect report#1) gap(s from/a#1 to 2)",
 			"regain(s create to/a#1) lag(s update to/a#1 of from)",
-			"zombie(s create to/a#1) late(s effect tell#2 by 2)",
+			"zombie(s create to/a#1) late(s effect report#2 by 2)",
 		} {
 			t.Run(mode+" "+plan, func(t *testing.T) {
-				world := inMode(mode, told)
+				world := inMode(mode, led)
 				first := sha256.Sum256([]byte(simtest.Order(t, world, plan)))
 				for i := range runs - 1 {
 					text := simtest.Order(t, world, plan)

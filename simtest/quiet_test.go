@@ -3,86 +3,70 @@ package simtest_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-type reconciler = func(context.Context, string) (controller.Result, error)
-
-// systemOf returns a system of one controller, which reconciles the objects of the kind from. made is called for each process.
-func systemOf(name string, made func(env *simtest.Env, from *store.Informer[number]) reconciler) simtest.System {
-	return simtest.System{Name: name, New: func(env *simtest.Env) ([]simtest.Part, error) {
-		quiet := slog.New(slog.DiscardHandler)
-		from, err := informer.New(simtest.Open[number](env, "from"), store.Key, informer.Config{Name: "from", Logger: quiet})
-		if err != nil {
-			return nil, err
-		}
-		c, err := controller.New(name, made(env, from), controller.Config[string]{Logger: quiet}, controller.For(from))
-		return []simtest.Part{simtest.Loop(c)}, err
-	}}
+// made returns a system of one controller of the kind from. made is called for each process, with the store of the kind to.
+func made(make func(env *simtest.Env, tos store.Store[number]) reconciler) simtest.System {
+	return systemOf(func(env *simtest.Env) []simtest.Part {
+		_, from := simtest.Mirror[number](env, "from")
+		return []simtest.Part{loopOf("c", from, make(env, simtest.Open[number](env, "to")))}
+	})
 }
 
-// clock is a system that keeps time passing: it looks at each object once a minute.
-func clock() simtest.System {
-	s := systemOf("clock", func(*simtest.Env, *store.Informer[number]) reconciler {
+// In each world, a system has something left to do when the horizon ends, because a fault has come late, or has ended late. Another system
+// keeps time passing: it looks at each object once a minute.
+func TestConsequencesOfFaultAreAwaited(t *testing.T) {
+	clock := made(func(*simtest.Env, store.Store[number]) reconciler {
 		return func(context.Context, string) (controller.Result, error) {
 			return controller.Result{RequeueAfter: time.Minute}, nil
 		}
 	})
-	s.Trusted = true
-	return s
-}
-
-// In each world, a system has something left to do when the horizon ends, because a fault has come late, or has ended late.
-func TestConsequencesOfFaultAreAwaited(t *testing.T) {
+	clock.Name, clock.Trusted = "clock", true
 	for name, c := range map[string]struct {
 		plan   string
 		system func() simtest.System
 		want   []string
 	}{
 		"a fault right before the horizon": {"lose-request(s create to/a#1)", func() simtest.System {
-			return systemOf("s", func(env *simtest.Env, _ *store.Informer[number]) reconciler {
-				tos, waited := simtest.Open[number](env, "to"), false
+			return made(func(_ *simtest.Env, tos store.Store[number]) reconciler {
+				waited := false
 				return func(ctx context.Context, key string) (controller.Result, error) {
 					if !waited {
 						waited = true
 						return controller.Result{RequeueAfter: 7 * time.Minute}, nil
 					}
-					_, err := tos.Create(ctx, store.Object[number]{Key: key})
+					err := ensure(ctx, tos, key)
 					if errors.Is(err, simtest.ErrLost) {
 						err = retry.NotYet(err, 30*time.Second)
 					}
-					return controller.Result{}, ignore(err, store.ErrExists)
+					return controller.Result{}, err
 				}
 			})
 		}, []string{"7m0s s.1 FAULT", "7m30s s.1 create to/a"}},
 		"a process that comes back": {"down(s create to/first#1)", func() simtest.System {
 			warm := true // the first process needs no time to warm up
-			return systemOf("s", func(env *simtest.Env, _ *store.Informer[number]) reconciler {
-				tos := simtest.Open[number](env, "to")
+			return made(func(_ *simtest.Env, tos store.Store[number]) reconciler {
 				return func(ctx context.Context, key string) (controller.Result, error) {
 					if !warm {
 						warm = true
 						return controller.Result{RequeueAfter: 30 * time.Second}, nil
 					}
 					warm = false
-					_, err1 := tos.Create(ctx, store.Object[number]{Key: "first"})
-					_, err2 := tos.Create(ctx, store.Object[number]{Key: "second"})
-					return controller.Result{}, errors.Join(ignore(err1, store.ErrExists), ignore(err2, store.ErrExists))
+					return controller.Result{}, errors.Join(ensure(ctx, tos, "first"), ensure(ctx, tos, "second"))
 				}
 			})
 		}, []string{"0s s.1 CRASH", "7m0s s.2 starts", "7m30s s.2 create to/second"}},
 		"a call that arrives": {"late(s effect reset#1 by 1)", func() simtest.System {
-			there := false
-			return systemOf("s", func(env *simtest.Env, _ *store.Informer[number]) reconciler {
-				tos, reset := simtest.Open[number](env, "to"), false
+			there, n := false, 0
+			return made(func(env *simtest.Env, tos store.Store[number]) reconciler {
+				reset := false
 				return func(ctx context.Context, key string) (controller.Result, error) {
 					if !reset {
 						reset = true
@@ -92,40 +76,35 @@ func TestConsequencesOfFaultAreAwaited(t *testing.T) {
 						return controller.Result{RequeueAfter: time.Minute}, nil
 					}
 					there = true
-					_, err := store.CreateOrUpdate(ctx, tos, nil, key, func(o *store.Object[number]) error { o.Value.N++; return nil })
-					return controller.Result{RequeueAfter: time.Minute}, err
+					n++
+					return controller.Result{RequeueAfter: time.Minute}, put(ctx, tos, key, n)
 				}
 			})
 		}, []string{"0s s.2 create to/a", `7m0s s.1 its call "reset" arrives`, "8m0s s.2 update to/a"}},
 	} {
-		for _, mode := range []string{"step", "run"} {
-			t.Run(name+" in mode "+mode, func(t *testing.T) {
-				world := func() simtest.World {
-					w := copier()
-					w.Mode, w.Systems, w.Steps = mode, []simtest.System{c.system(), clock()}, w.Steps[:1]
+		t.Run(name, func(t *testing.T) {
+			inModes(t, func(t *testing.T, mode string) {
+				inOrder(t, simtest.Timeline(t, func() simtest.World {
+					w := worldWith(mode, c.system(), clock)
+					w.Steps = w.Steps[:1]
 					return w
-				}
-				inOrder(t, simtest.Timeline(t, world, c.plan), c.want...)
+				}, c.plan), c.want...)
 			})
-		}
+		})
 	}
 }
 
 // A reconcile may take longer than the horizon.
 func TestReconcileInFlightIsAwaited(t *testing.T) {
-	for _, mode := range []string{"step", "run"} {
-		text := simtest.Timeline(t, inMode(mode, func() simtest.World {
-			w := copier()
-			w.Systems = []simtest.System{systemOf("s", func(env *simtest.Env, _ *store.Informer[number]) reconciler {
-				tos := simtest.Open[number](env, "to")
-				return func(ctx context.Context, key string) (controller.Result, error) {
+	inModes(t, func(t *testing.T, mode string) {
+		text := simtest.Timeline(t, func() simtest.World {
+			return worldWith(mode, made(func(_ *simtest.Env, tos store.Store[number]) reconciler {
+				return just(func(ctx context.Context, key string) error {
 					time.Sleep(20 * time.Minute)
-					_, err := tos.Create(ctx, store.Object[number]{Key: key})
-					return controller.Result{}, ignore(err, store.ErrExists)
-				}
-			})}
-			return w
-		}), "")
-		inOrder(t, text, "STEP create", "20m0s s.1 create to/a", "STEP change", "20m0s user update from/a", "40m0s s.1 refused")
-	}
+					return ensure(ctx, tos, key)
+				})
+			}))
+		}, "")
+		inOrder(t, text, "STEP create", "20m0s s.1 create to/a", "STEP change", "20m1s user update from/a", "40m1s s.1 refused")
+	})
 }

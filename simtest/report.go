@@ -2,10 +2,8 @@ package simtest
 
 import (
 	"fmt"
+	"strings"
 	"time"
-
-	"github.com/setpoint-go/setpoint/simtest/internal/search"
-	"github.com/setpoint-go/setpoint/simtest/internal/timeline"
 )
 
 // Report is the result of an exploration.
@@ -30,17 +28,44 @@ type Report struct {
 type Failure struct {
 	Rule     Rule
 	Severity Severity
-	Plan     Plan   // shrunk, with the steps that the user leaves out; empty if the run without faults failed
-	Problem  string // in a sentence
-	Timeline string // what happened, one line each; lines of "state" say how the objects differ from those of the run without faults
-	More     []Plan // other plans that failed in the same way, not shrunk
+	Plan     Plan     // shrunk, with the steps that the user leaves out; empty if the run without faults failed
+	Problem  string   // in a sentence
+	Stack    []string // where a function of the world panicked, the innermost first
+	Timeline string   // what happened, one line each; lines of "state" say how the objects differ from those of the run without faults
+	More     []Plan   // other plans that failed in the same way, not shrunk
 
-	lines []timeline.Line
+	sort      string // the same for failures that a report counts together
+	lines     []line
+	run, fair *run // until the timeline is made
+}
+
+// failureOf returns the failure that reports a problem of a run. The fair run may be nil.
+func failureOf(r, fair *run, p problem, severity Severity) *Failure {
+	return &Failure{
+		Rule: p.rule, Severity: severity, Plan: r.plan, Problem: p.text, Stack: p.stack, sort: string(severity) + " " + p.sort(), run: r, fair: fair,
+	}
+}
+
+// writeTimeline makes the timeline of the failure, and drops its runs.
+func (f *Failure) writeTimeline() {
+	if f.run == nil {
+		return
+	}
+	var fair *timeline
+	if f.fair != nil {
+		fair = f.fair.timeline
+	}
+	f.lines = shorten(fold(f.run.timeline.lines(fair)))
+	f.Timeline = formatLines(f.lines)
+	f.run, f.fair = nil, nil
 }
 
 // String returns the problem, what it means, the timeline, and how to run the plan again.
 func (f *Failure) String() string {
 	text := fmt.Sprintf("simtest: %s\n  %s %s: %s\n%s", f.Problem, f.Severity, f.Rule, f.Rule.Means(), f.Timeline)
+	if len(f.Stack) > 0 {
+		text += "  at " + strings.Join(f.Stack, "\n     ") + "\n"
+	}
 	if len(f.Plan) > 0 {
 		text += fmt.Sprintf("  run again: -simtest.plan='%s'\n", f.Plan)
 	}
@@ -57,27 +82,4 @@ func (f *Failure) brief() string {
 		text += fmt.Sprintf(" (%d plans, such as -simtest.plan='%s')", 1+len(f.More), f.Plan)
 	}
 	return text
-}
-
-// reportOf returns the report of an exploration.
-func reportOf(r *search.Report, elapsed time.Duration) *Report {
-	report := &Report{Plans: r.Plans, Pruned: r.Pruned, Failing: r.Failing, Unfit: r.Unfit, Unmet: r.Unmet, Elapsed: elapsed}
-	for _, f := range r.Failures {
-		report.Failures = append(report.Failures, failureOf(f))
-	}
-	for _, f := range r.Advice {
-		report.Advice = append(report.Advice, failureOf(f))
-	}
-	return report
-}
-
-func failureOf(f *search.Failure) *Failure {
-	g := &Failure{
-		Rule: Rule(f.Problem.Rule), Severity: Severity(f.Severity), Plan: planOf(f.Plan), Problem: f.Problem.Text,
-		Timeline: f.Timeline, lines: f.Lines,
-	}
-	for _, plan := range f.More {
-		g.More = append(g.More, planOf(plan))
-	}
-	return g
 }

@@ -1,26 +1,11 @@
 package simtest
 
 import (
-	"cmp"
-	"context"
 	"flag"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/setpoint-go/setpoint/simtest/internal/corpus"
-	"github.com/setpoint-go/setpoint/simtest/internal/database"
-	"github.com/setpoint-go/setpoint/simtest/internal/decoded"
-	"github.com/setpoint-go/setpoint/simtest/internal/fault"
-	"github.com/setpoint-go/setpoint/simtest/internal/live"
-	"github.com/setpoint-go/setpoint/simtest/internal/part"
-	"github.com/setpoint-go/setpoint/simtest/internal/search"
-	"github.com/setpoint-go/setpoint/simtest/internal/sim"
-	"github.com/setpoint-go/setpoint/simtest/internal/step"
 )
 
 // The flags are package variables because go test reads flags before any test runs.
@@ -84,7 +69,7 @@ func keep(t *testing.T, f *Failure) {
 	if len(f.Plan) == 0 {
 		return
 	}
-	file, err := corpus.Write(corpus.Dir(t.Name()), f.Plan.String(), fmt.Sprintf("%s %s: %s", f.Severity, f.Rule, f.Problem))
+	file, err := writeCorpus(corpusDir(t.Name()), f.Plan.String(), fmt.Sprintf("%s %s: %s", f.Severity, f.Rule, f.Problem))
 	switch {
 	case err != nil:
 		t.Log(err)
@@ -102,15 +87,11 @@ func Explore(t *testing.T, world func() World) *Report {
 	t.Helper()
 	began := time.Now()
 	defer silence()()
-	p := &player{t: t, world: world}
-	x := search.New(p.play)
-	x.Tell = newProgress(t).step
-	x.Without(nil) // the world is known from here on
-	w := p.first
-	report := x.Explore(corpus.Dir(t.Name()), search.Limits{
-		Pairs: w.Pairs, Budget: durationOf(t, "budget", *budgetFlag, w.Budget), Seed: w.Seed, Exhaustive: w.Exhaustive,
-	})
-	return reportOf(report, time.Since(began))
+	x := newExplorer(t, world)
+	x.progress = newProgress(t)
+	report := x.explore(corpusDir(t.Name()))
+	report.Elapsed = time.Since(began)
+	return report
 }
 
 // Replay runs one plan, and returns the failure. If the plan breaks no rule but something is doubtful, Replay returns that as a failure of
@@ -124,116 +105,10 @@ func Replay(t *testing.T, world func() World, plan Plan) *Failure {
 // replay is Replay, and also returns why faults of the plan have not happened.
 func replay(t *testing.T, world func() World, plan Plan) (f *Failure, unmet []string) {
 	t.Helper()
-	faults, err := fault.Parse(plan.String())
+	faults, err := ParsePlan(plan.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer withoutCrashes()()
-	p := &player{t: t, world: world}
-	found, unmet := search.New(p.play).Replay(faults)
-	if found == nil {
-		return nil, unmet
-	}
-	return failureOf(found), unmet
-}
-
-// patience is how much real time a plan may take before it is named.
-const patience = 30 * time.Second
-
-// player runs a world under plans.
-type player struct {
-	t        *testing.T
-	world    func() World
-	first    *World             // the first one that was run
-	decoded  decoded.Values     // of all runs
-	patience time.Duration      // defaults to that above
-	warn     func(warns string) // defaults to the standard error, which also shows it if the test never ends
-}
-
-// play runs a plan in a bubble.
-func (p *player) play(plan fault.Plan) (r *sim.Run) {
-	late := time.AfterFunc(cmp.Or(p.patience, patience), func() { p.tooLong(plan) })
-	defer late.Stop()
-	synctest.Test(p.t, func(*testing.T) {
-		w := p.world()
-		if p.first == nil {
-			p.first = &w
-		}
-		r = sim.Play(simulated(w, &p.decoded), plan, func(r *sim.Run) (sim.Driver, error) { return driverOf(w, r) })
-	})
-	return r
-}
-
-// tooLong names a plan that has not ended. Nothing can end a loop in which no call is made.
-func (p *player) tooLong(plan fault.Plan) {
-	name := "without faults"
-	if len(plan) > 0 {
-		name = fmt.Sprintf("of -simtest.plan='%s'", plan)
-	}
-	text := fmt.Sprintf("simtest: %s: the run %s has not ended after %v: does a reconcile or a part loop without a call of the Env?\n",
-		p.t.Name(), name, cmp.Or(p.patience, patience))
-	if p.warn != nil {
-		p.warn(text)
-		return
-	}
-	fmt.Fprint(os.Stderr, text)
-}
-
-// driverOf returns the driver of the systems of a world.
-func driverOf(w World, r *sim.Run) (sim.Driver, error) {
-	mode := w.Mode
-	if *modeFlag != "" {
-		mode = *modeFlag
-	}
-	switch mode = strings.ToLower(mode); mode {
-	case "", "step":
-		return step.New(r), nil
-	case "run":
-		return live.New(r), nil
-	}
-	return nil, fmt.Errorf(`there is no mode %q: it is "step" or "run"`, mode)
-}
-
-// simulated returns a world in the form of package sim.
-func simulated(w World, values *decoded.Values) sim.World {
-	s := sim.World{Same: w.Same, Horizon: w.Horizon, MaxReconciles: w.MaxReconciles}
-	for _, system := range w.Systems {
-		s.Systems = append(s.Systems, sim.System{
-			Name: system.Name, Trusted: system.Trusted, Lease: system.Lease,
-			New: func(p *sim.Process) ([]part.Part, error) {
-				parts, err := system.New(&Env{p: p, all: stores{backend: p.Backend(), newUID: p.Run.NewUID, decoded: values}})
-				if err != nil {
-					return nil, err
-				}
-				inner := make([]part.Part, len(parts))
-				for i, p := range parts {
-					inner[i] = p.part()
-				}
-				return inner, nil
-			},
-		})
-	}
-	var user *User
-	for _, step := range w.Steps {
-		s.Steps = append(s.Steps, sim.Step{Name: step.Name, Do: func(ctx context.Context, h *database.Handle) error {
-			if user == nil {
-				user = &User{stores{backend: h, newUID: h.NewUID, decoded: values}}
-			}
-			return step.Do(ctx, user)
-		}})
-	}
-	var view *View
-	look := func(check func(*View) error) func(*database.Handle) error {
-		if check == nil {
-			return nil
-		}
-		return func(h *database.Handle) error {
-			if view == nil {
-				view = &View{stores{backend: h, newUID: h.NewUID, decoded: values}}
-			}
-			return check(view)
-		}
-	}
-	s.Always, s.Goal = look(w.Always), look(w.Goal)
-	return s
+	return newExplorer(t, world).replay(faults)
 }

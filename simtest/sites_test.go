@@ -60,10 +60,7 @@ func sitesWorld() simtest.World {
 			c, err := NewSites(simtest.Open[Site](env, "site"), simtest.Open[Server](env, "server"))
 			return []simtest.Part{simtest.Loop(c)}, err
 		}}},
-		Steps: []simtest.Step{{Name: "create", Do: func(ctx context.Context, user *simtest.User) error {
-			_, err := simtest.Open[Site](user, "site").Create(ctx, store.Object[Site]{Key: "a", Value: Site{Servers: 2}})
-			return err
-		}}},
+		Steps: []simtest.Step{simtest.Create("site", store.Object[Site]{Key: "a", Value: Site{Servers: 2}})},
 	}
 }
 
@@ -81,7 +78,5 @@ func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	report := simtest.Explore(t, sitesWorld)
 	require.NotEmpty(t, report.Failures)
 	require.Contains(t, string(page), strings.TrimSpace(report.Failures[0].String()))
-	plan, err := simtest.ParsePlan("crash-after(sites update site/a#1)")
-	require.NoError(t, err)
-	require.NotNil(t, simtest.Replay(t, sitesWorld, plan))
+	require.NotNil(t, replay(t, sitesWorld, "crash-after(sites update site/a#1)"))
 }

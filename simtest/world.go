@@ -2,21 +2,20 @@ package simtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/simtest/internal/decoded"
-	"github.com/setpoint-go/setpoint/simtest/internal/sim"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // ErrNotYet is the error of a [Step] that has to wait for the systems.
-var ErrNotYet = sim.ErrNotYet
+var ErrNotYet = errors.New("simtest: not yet")
 
 // ErrLost is the error of a call whose request or reply was lost. The caller cannot know whether the call was executed.
-var ErrLost = sim.ErrLost
+var ErrLost = errors.New("simtest: the connection was lost, the outcome is unknown")
 
 // World is a simulation: its systems, its steps, and its conditions.
 type World struct {
@@ -26,16 +25,22 @@ type World struct {
 	// Steps are what the user does. Each step begins when nothing is left to do after the previous one.
 	Steps []Step
 
-	// Always is called after every commit. An error is a failure.
+	// Always is called after every commit, and after every effect ([Env.Effect]). An error is a failure. [View.Last] and [View.Before] say what has
+	// changed.
 	Always func(*View) error
 
-	// Goal is called when nothing is left to do after the last step. An error is a failure. Without a Goal, the state at the end must equal
-	// that of the run without faults: the objects of every kind, without versions, UIDs, and times.
+	// Goal is called when nothing is left to do after the last step. An error is a failure. It is also called for plans in which the user leaves out
+	// steps, to find a shorter one that fails in the same way: an object that a step creates may not exist then. Without a Goal, the state at the end
+	// must equal that of the run without faults: the objects of every kind, without versions, UIDs, times, and the times and generations of
+	// store.Conditions.
+	//
+	// If Always or Goal panics, calls t.FailNow, or does not return, the run fails. The same holds for New of a system and Do of a step.
 	Goal func(*View) error
 
-	// Same, if set, replaces the text of an object before it is compared with that of the run without faults. It removes parts that may
-	// differ, such as a generated name. The text is the JSON of the value, and of labels, owners, and finalizers.
-	Same func(kind, key, text string) string
+	// Same, if set, returns what of the value of an object is compared with that of the run without faults. It leaves out what may differ, such as a
+	// generated name. The value is that of JSON: a map[string]any, []any, string, json.Number, bool, or nil; Same may change it and return it. Labels,
+	// owners, and finalizers are always compared.
+	Same func(kind, key string, value any) any
 
 	// Mode is how the kit drives the systems: "step", the default, or "run". The flag -simtest.mode takes precedence.
 	//
@@ -84,7 +89,7 @@ type System struct {
 	Trusted bool
 
 	// Lease, if set, gives the system a leader: the writes of each process carry the term of the process (store.WithFence), and are refused
-	// after a later process has written.
+	// as soon as a later process has taken over, before that process reconciles.
 	Lease string
 }
 
@@ -93,7 +98,8 @@ type Step struct {
 	Name string
 
 	// Do acts through stores of the user (see [Open]). If it returns an error that wraps [ErrNotYet], it is called again when nothing else
-	// is left to do and time has passed, until World.Horizon is over. Any other error is a failure.
+	// is left to do and time has passed, until World.Horizon is over, and each key that has failed was tried once more after the last fault. Any other
+	// error is a failure.
 	Do func(ctx context.Context, user *User) error
 }
 
@@ -106,7 +112,7 @@ type Stores interface {
 type stores struct {
 	backend backend.Backend
 	newUID  func() string
-	decoded *decoded.Values
+	decoded *decodedValues
 	opened  sync.Map // by storeKey
 }
 
@@ -121,7 +127,7 @@ func Open[T any](s Stores, kind string) store.Store[T] {
 		return opened.(store.Store[T])
 	}
 	cfg := store.Config[T]{NewUID: all.newUID}
-	cfg.Encode, cfg.Decode = decoded.Codec[T](all.decoded)
+	cfg.Encode, cfg.Decode = codecOf[T](all.decoded)
 	opened, err := store.Open[T](all.backend, kind, cfg)
 	if err != nil {
 		panic(fmt.Errorf("simtest: %w", err))
@@ -136,6 +142,30 @@ type User struct{ all stores }
 func (u *User) stores() *stores { return &u.all }
 
 // View reads the real state, without faults.
-type View struct{ all stores }
+type View struct {
+	all  stores
+	run  *run
+	last Change
+}
 
 func (v *View) stores() *stores { return &v.all }
+
+// Change is a commit, or an effect.
+type Change struct {
+	By string // the process, such as "sites.1", or "user"
+	Op string // "create", "update", or "delete", also if the object is only marked for deletion; or the name of an effect
+
+	Kind, Key string // of the object; empty for an effect
+}
+
+// Last returns the change after which Always is called. For Goal, it is the last one of the run.
+func (v *View) Last() Change { return v.last }
+
+// Before returns a view of the state before [View.Last]. It is valid until Always returns.
+func (v *View) Before() *View {
+	at := v.run.db.version()
+	if v.last.Kind != "" {
+		at--
+	}
+	return v.run.viewAt(at)
+}

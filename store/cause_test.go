@@ -47,7 +47,7 @@ func TestCauseOfContextIsNotTheAnswer(t *testing.T) {
 			return errOf(store.Patch(ctx, apps, "web", func(*object) error { return nil }))
 		},
 		"CreateOrUpdate": func(ctx context.Context) error {
-			return errOf(store.CreateOrUpdate(ctx, apps, nil, "web", func(*object) error { return nil }))
+			return errOf(store.CreateOrUpdate(ctx, apps, "web", func(*object) error { return nil }))
 		},
 	}
 	other := &store.Error{Op: "get", Kind: "other", Key: "x", Err: store.ErrConflict}

@@ -13,7 +13,7 @@ import (
 func TestIncompleteCodecErrorNamesTheField(t *testing.T) {
 	encode := func(s string) ([]byte, error) { return json.Marshal(s) }
 	decode := func(b []byte) (s string, err error) { return s, json.Unmarshal(b, &s) }
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 
 	_, err := store.Open(db, "texts", store.Config[string]{Encode: encode})
 	require.ErrorContains(t, err, "Config.Encode is set without Config.Decode")

@@ -1,18 +1,12 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
-	"sync"
-	"sync/atomic"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/internal/memdb"
 )
 
 var (
@@ -31,8 +25,8 @@ var (
 	ErrFenced = backend.ErrFenced
 
 	// ErrInvalid is returned if a call can never succeed. The error names the part at fault: a kind, a key, a label, or another text that is
-	// not allowed (see package backend); a value that the codec does not encode and decode, or that is too large for the backend; a status
-	// of a type without one; or a [RequestID] of another operation.
+	// not allowed (see package backend); a value that the codec does not encode and decode, or that is too large for the backend; or a status
+	// of a type without one.
 	ErrInvalid = errors.New("invalid argument")
 
 	// ErrDecode is returned if the record under the key does not decode. Another program, or another version of this one, has
@@ -59,6 +53,8 @@ const (
 	opUpdate       = "update"
 	opUpdateStatus = "update status"
 	opDelete       = "delete"
+	opVersion      = "version"     // of LatestVersion
+	opRaiseFence   = "raise fence" // of RaiseFence
 )
 
 // Error is the error of an operation on a [Store]. Err is or wraps an error of this package, the cause of a context, or an error of the
@@ -66,7 +62,7 @@ const (
 // answered. It wraps the Err of the context instead.
 type Error struct {
 	// Op is "open", "get", "create", "update", "update status" or "delete"; "list" for List, ListPages and Select; "watch" for
-	// Watch and WatchSelected.
+	// Watch and WatchSelected; "version" for LatestVersion; "raise fence" for RaiseFence.
 	Op   string
 	Kind string
 	Key  string // empty if the operation has none
@@ -126,77 +122,12 @@ func failed(op, kind, key string, err error) error {
 	if errors.As(err, &bad) {
 		e.Have = bad.version
 	}
-	var expired *memdb.ExpiredError
-	if errors.As(err, &expired) {
-		e.Have, e.Want = expired.First, expired.Asked
-	}
 	return e
 }
 
-// bad holds the records that a list or a watch could not decode.
-type bad struct {
-	count atomic.Int64 // of records; lets remove and keep return without the lock if there are none
-
-	mu sync.Mutex
-	// mu guards the following.
-	records map[string]*Error // by key
+// undecodable returns the error of a list or a watch about a record that does not decode.
+func (s *engine[T]) undecodable(op string, r *backend.Record, err error) error {
+	return &Error{Op: op, Kind: s.kind, Key: r.Key, Have: r.Version, Err: err}
 }
 
-// add records e. It returns false if this version was recorded before.
-func (b *bad) add(e *Error) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known, ok := b.records[e.Key]; ok && known.Have >= e.Have {
-		return false
-	}
-	if b.records == nil {
-		b.records = make(map[string]*Error)
-	}
-	b.records[e.Key] = e
-	b.count.Store(int64(len(b.records)))
-	return true
-}
-
-// remove forgets a key, whose record was repaired or deleted by the write of this version. A watch that lags may read an older one.
-func (b *bad) remove(key string, version informer.Version) {
-	if b.count.Load() == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if known, ok := b.records[key]; ok && known.Have <= version {
-		delete(b.records, key)
-	}
-	b.count.Store(int64(len(b.records)))
-}
-
-// keep forgets all keys except these, according to a list of this version. Later records, of which a watch has told since, stay.
-func (b *bad) keep(keys map[string]bool, version informer.Version) {
-	if b.count.Load() == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	maps.DeleteFunc(b.records, func(key string, e *Error) bool { return !keys[key] && e.Have <= version })
-	b.count.Store(int64(len(b.records)))
-}
-
-func (b *bad) all() []*Error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.records), func(a, b *Error) int { return cmp.Compare(a.Key, b.Key) })
-}
-
-// report records a record that does not decode, and reports it to the log and the hook if it is new.
-func (s *engine[T]) report(op string, r unread) {
-	e := &Error{Op: op, Kind: s.kind, Key: r.key, Have: r.version, Err: r.err}
-	if !s.bad.add(e) {
-		return
-	}
-	s.cfg.Logger.Warn("store: a record does not decode", "kind", e.Kind, "key", e.Key, "version", e.Have, "error", e.Err)
-	if s.cfg.OnUndecodable != nil {
-		s.cfg.OnUndecodable(e)
-	}
-}
-
-func (s *engine[T]) Stats() Stats { return Stats{Undecodable: s.bad.all(), Fenced: s.fenced.Load()} }
+func (s *engine[T]) Stats() Stats { return Stats{Fenced: s.fenced.Load()} }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestErrorMessages(t *testing.T) {
-	db := must(store.NewMemory(store.MemoryConfig{History: 1}))
+	db := store.NewMemory(store.MemoryConfig{History: 1})
 	apps, err := store.Open(db, "app", store.Config[App]{NewUID: numbered()})
 	require.NoError(t, err)
 	ctx := t.Context()
@@ -99,7 +99,7 @@ func (f fencing) Transact(
 
 func TestBackendReceivesFencesInOrderOfLease(t *testing.T) {
 	var leases []string
-	apps := must(store.Open(fencing{must(store.NewMemory(store.MemoryConfig{})), &leases}, "app", store.Config[App]{}))
+	apps := must(store.Open(fencing{store.NewMemory(store.MemoryConfig{}), &leases}, "app", store.Config[App]{}))
 	ctx := store.WithFence(t.Context(), store.Fence{Lease: "c", Term: 1})
 	_, err := apps.Create(ctx, object{Key: "web"}, store.IfTerm("d", 1), store.IfTerm("a", 1), store.IfTerm("b", 1))
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -31,18 +30,13 @@ func ExampleCondition() {
 	// Output: true false
 }
 
-// CreateOrUpdate works whether the object exists or not. The cache saves a read; a stale one, as here, does no harm.
+// CreateOrUpdate works whether the object exists or not, and writes nothing if nothing has changed.
 func ExampleCreateOrUpdate() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open(db, "site", store.Config[Site]{})
-	seen := cache.NewIndexer(store.Key[Site]) // an informer of sites, elsewhere
 	for _, replicas := range []int{1, 3, 3} {
-		site, err := store.CreateOrUpdate(ctx, sites, seen, "shop", func(o *store.Object[Site]) error {
+		site, err := store.CreateOrUpdate(ctx, sites, "shop", func(o *store.Object[Site]) error {
 			o.Value.Replicas = replicas
 			return nil
 		})

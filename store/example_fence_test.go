@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -13,17 +11,13 @@ import (
 
 // The context of a leader carries its term into each write. Package leaderelect makes such contexts.
 func ExampleFence() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	ctx := context.Background()
 	old := store.WithFence(ctx, store.Fence{Lease: "sites", Term: 1})
 	leader := store.WithFence(ctx, store.Fence{Lease: "sites", Term: 2})
 
-	_, err = sites.Create(leader, store.Object[Site]{Key: "shop"})
+	_, err := sites.Create(leader, store.Object[Site]{Key: "shop"})
 	fmt.Println(err)
 	_, err = sites.Delete(old, "shop")
 	fmt.Println(err)
@@ -36,17 +30,10 @@ func ExampleFence() {
 }
 
 // A record that does not decode is reported, and stops nothing else.
-func ExampleStats() {
+func ExampleStore_list() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	sites, _ := store.Open[Site](db, "site", store.Config[Site]{
-		OnUndecodable: func(e *store.Error) { fmt.Println("hook:", e.Kind, e.Key, e.Have) },
-		Logger:        slog.New(slog.NewTextHandler(io.Discard, nil)),
-	})
+	db := store.NewMemory(store.MemoryConfig{})
+	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	_, _ = db.Transact(ctx, "site", "blog", nil, func(backend.Record) (*backend.Record, error) {
 		return &backend.Record{Meta: []byte("{}"), Value: []byte("<site/>")}, nil // by another client
@@ -55,12 +42,8 @@ func ExampleStats() {
 	list, err := sites.List(ctx)
 	fmt.Println(len(list.Items), "listed,", len(list.Unread), "unread:", err)
 	_, err = sites.Get(ctx, "blog")
-	fmt.Println(errors.Is(err, store.ErrDecode))
-	var stats store.Stats = sites.Stats()
-	fmt.Println(len(stats.Undecodable))
+	fmt.Println(errors.Is(err, store.ErrDecode), list.Unread[0].Object.Key)
 	// Output:
-	// hook: site blog 2
 	// 1 listed, 1 unread: <nil>
-	// true
-	// 1
+	// true blog
 }

@@ -14,11 +14,7 @@ import (
 // taken away, it goes.
 func ExampleObject() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Finalizers: []string{"dns"}})
 
@@ -40,11 +36,7 @@ func ExampleObject() {
 func ExampleRef() {
 	ctx := context.Background()
 	n := 0
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open(db, "site", store.Config[Site]{
 		NewUID: func() string { n++; return fmt.Sprint("uid-", n) },
 	})
@@ -58,15 +50,11 @@ func ExampleRef() {
 	// {site shop uid-2}
 }
 
-// List, then watch from the version of the list: nothing is missed and nothing is told twice.
+// List, then watch from the version of the list: nothing is missed and nothing is reported twice.
 func ExampleStore_watch() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
@@ -104,15 +92,11 @@ func ExampleOwnerRef() {
 func ExampleInformer() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open(db, "site", store.Config[Site]{})
 	created, _ := sites.Create(ctx, store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
 	var mirror *store.Informer[Site]
-	mirror, err = informer.New(sites, store.Key, informer.Config{Name: "sites"})
+	mirror, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -139,11 +123,7 @@ func ExampleKey() {
 // Patch reads, changes, and writes, and retries if another writer was faster.
 func ExamplePatch() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 	site, err := store.Patch(ctx, sites, "shop", func(o *store.Object[Site]) error {

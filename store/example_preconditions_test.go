@@ -11,18 +11,14 @@ import (
 // A decision on an earlier read carries a precondition, so it does no harm to an object that was created in the meantime.
 func ExamplePrecondition() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	read, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
 	_, _ = sites.Delete(ctx, "shop")
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop"})
 
-	_, err = sites.Delete(ctx, "shop", store.IfUID(read.UID))
+	_, err := sites.Delete(ctx, "shop", store.IfUID(read.UID))
 	fmt.Println(errors.Is(err, store.ErrConflict))
 	// Output: true
 }
@@ -30,13 +26,9 @@ func ExamplePrecondition() {
 // A leader writes in its term. Once its successor has written, its own writes are refused.
 func ExampleIfTerm() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
-	_, err = sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm("sites", 1))
+	_, err := sites.Create(ctx, store.Object[Site]{Key: "shop"}, store.IfTerm("sites", 1))
 	fmt.Println(err)
 	_, err = sites.Create(ctx, store.Object[Site]{Key: "blog"}, store.IfTerm("sites", 2)) // the successor
 	fmt.Println(err)
@@ -51,14 +43,10 @@ func ExampleIfTerm() {
 // An error says what it is about, and whether to try again.
 func ExampleError() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	site, _ := sites.Create(ctx, store.Object[Site]{Key: "shop"})
-	_, err = sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
+	_, err := sites.Delete(ctx, "shop", store.IfVersion(site.Version+1))
 	var e *store.Error
 	if errors.As(err, &e) {
 		fmt.Println(e.Op, e.Kind, e.Key, e.Have, e.Want, e.Conflict())

@@ -19,11 +19,7 @@ type ServiceStatus struct{ Ready int }
 // The generation increases when the desired state changes, not with reported status.
 func ExampleStore_status() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	services, _ := store.Open[Service](db, "service", store.Config[Service]{})
 	o, _ := services.Create(ctx, store.Object[Service]{Key: "shop/web", Value: Service{Replicas: 1}})
 
@@ -32,7 +28,7 @@ func ExampleStore_status() {
 	fmt.Println(o.Value, "generation", o.Generation)
 
 	o.Value = Service{Replicas: 99, Status: ServiceStatus{Ready: 3}}
-	o, err = services.UpdateStatus(ctx, o)
+	o, err := services.UpdateStatus(ctx, o)
 	fmt.Println(o.Value, "generation", o.Generation, err)
 	// Output:
 	// {3 {0}} generation 2
@@ -42,11 +38,7 @@ func ExampleStore_status() {
 // Objects are found by namespace and by labels.
 func ExampleSelector() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/web", Labels: map[string]string{"tier": "front"}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop/db", Labels: map[string]string{"tier": "back"}})
@@ -70,25 +62,6 @@ func ExampleRequirement() {
 	// true
 	// false
 	// true
-}
-
-// A write whose acknowledgement was lost is sent again, and is applied once.
-func ExampleRequestID() {
-	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
-	site := store.Object[Site]{Key: "shop"}
-	first, err := sites.Create(ctx, site, store.RequestID("request-1"))
-	fmt.Println(first.Version, err)
-	again, err := sites.Create(ctx, site, store.RequestID("request-1"))
-	fmt.Println(again.Version, err)
-	// Output:
-	// 1 <nil>
-	// 1 <nil>
 }
 
 // A write of the status does not change the desired state.

@@ -17,11 +17,7 @@ type Site struct {
 // A database holds objects of several kinds. An update must name the version that it replaces.
 func Example() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open[Site](db, "site", store.Config[Site]{})
 	if err != nil {
 		fmt.Println(err)
@@ -63,11 +59,7 @@ func ExampleStore_read() {
 	}
 
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "shop", Value: Site{Replicas: 3}})
 	_, _ = sites.Create(ctx, store.Object[Site]{Key: "blog", Value: Site{Replicas: 1}})
@@ -85,24 +77,16 @@ func ExampleStore_write() {
 	}
 
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, _ := store.Open[Site](db, "site", store.Config[Site]{})
 	fmt.Println(ensure(ctx, sites, "shop"), ensure(ctx, sites, "shop"))
 	// Output: <nil> <nil>
 }
 
 func ExampleStore() {
+	db := store.NewMemory(store.MemoryConfig{})
 	var sites store.Store[Site]
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	sites, err = store.Open[Site](db, "site", store.Config[Site]{})
+	sites, err := store.Open[Site](db, "site", store.Config[Site]{})
 	fmt.Println(sites.Kind(), err)
 	// Output: site <nil>
 }
@@ -110,11 +94,7 @@ func ExampleStore() {
 // Tests want watches that expire, and the same UIDs in every run.
 func ExampleMemoryConfig() {
 	n := 0
-	db, err := store.NewMemory(store.MemoryConfig{History: 100})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{History: 100})
 	sites, _ := store.Open(db, "site", store.Config[Site]{
 		NewUID: func() string { n++; return fmt.Sprint("uid-", n) },
 	})
@@ -123,18 +103,14 @@ func ExampleMemoryConfig() {
 	// Output: uid-1
 }
 
-// A type that is not plain data cannot be opened.
+// A type that JSON does not keep cannot be opened, as with a database.
 func ExampleMemory() {
 	type Session struct {
 		User string
 		Done chan struct{}
 	}
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = store.Open[Session](db, "session", store.Config[Session]{})
+	db := store.NewMemory(store.MemoryConfig{})
+	_, err := store.Open[Session](db, "session", store.Config[Session]{})
 	fmt.Println(err)
 	// Output: store: open session: store_test.Session.Done: chan struct {} is not plain data
 }

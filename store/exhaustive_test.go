@@ -45,7 +45,7 @@ func (r row) String() string {
 }
 
 func newWorld(t *testing.T, history int) *world {
-	db := must(store.NewMemory(store.MemoryConfig{History: history}))
+	db := store.NewMemory(store.MemoryConfig{History: history})
 	apps, err := store.Open(db, "app", store.Config[App]{NewUID: numbered()})
 	require.NoError(t, err)
 	return &world{t: t, db: db, apps: apps, held: map[string]row{}, history: history}

@@ -28,7 +28,7 @@ func (m *meanwhile) Err() error {
 // A writer may name a future version that becomes current while its write is in flight. Even then, the write must not
 // change more than its part of the object.
 func TestUpdateOfFutureVersionWritesOnlyItsPart(t *testing.T) {
-	services := open[Service](t, must(store.NewMemory(store.MemoryConfig{})), "service")
+	services := open[Service](t, store.NewMemory(store.MemoryConfig{}), "service")
 	for _, c := range []struct {
 		name  string
 		write func(context.Context, store.Object[Service], ...store.Precondition) (store.Object[Service], error)

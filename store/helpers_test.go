@@ -27,7 +27,7 @@ func numbered() func() string {
 
 func newApps(t testing.TB, cfg store.MemoryConfig) (*store.Memory, store.Store[App]) {
 	t.Helper()
-	db := must(store.NewMemory(cfg))
+	db := store.NewMemory(cfg)
 	return db, open[App](t, db, "app")
 }
 

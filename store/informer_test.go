@@ -93,7 +93,7 @@ func TestListAfterGapReportsOnlyChanges(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- inf.Run(ctx) }() // ends with cancel; the test waits for it
-		<-handler.Synced()                   // or what follows would be part of what it is told first
+		<-handler.Synced()                   // or what follows would be part of its first list
 
 		scale(t, apps, "busy", 1)
 		last := scale(t, apps, "busy", 2)

@@ -48,14 +48,14 @@ func (j joining) Transact(ctx context.Context, kind, key string, fences []store.
 
 func TestBackendReceivesTransactionFromContext(t *testing.T) {
 	var found []string
-	apps := must(store.Open(joining{must(store.NewMemory(store.MemoryConfig{})), &found}, "app", store.Config[App]{}))
+	apps := must(store.Open(joining{store.NewMemory(store.MemoryConfig{}), &found}, "app", store.Config[App]{}))
 	ctx := context.WithValue(t.Context(), txKey{}, "tx1")
 	ctx = store.WithFence(ctx, store.Fence{Lease: "shop", Term: 1})
 	_, err := apps.Create(ctx, object{Key: "web"})
 	require.NoError(t, err)
 	_, err = store.Patch(ctx, apps, "web", raise)
 	require.NoError(t, err)
-	_, err = store.CreateOrUpdate(ctx, apps, nil, "web", raise)
+	_, err = store.CreateOrUpdate(ctx, apps, "web", raise)
 	require.NoError(t, err)
 	_, err = apps.List(ctx)
 	require.NoError(t, err)

@@ -3,61 +3,45 @@ package store
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/envelope"
 	"github.com/setpoint-go/setpoint/internal/statustag"
 )
-
-// keptRequests is the number of [RequestID] ids that are remembered with each key.
-const keptRequests = 8
 
 // state is an object as it is stored, with its hidden part. A stored state is immutable.
 type state[T any] struct {
 	Object[T]
 	hidden
-	codec *codec[T] // set if a Memory holds the state
 }
 
 // hidden is the part of a state that callers do not see.
 type hidden struct {
-	deleted  bool               // a tombstone: the object is gone, and this is its last state
-	created  bool               // the write of this version created the object
-	before   map[string]string  // the labels before this write; nil if they were the same, or there was no object
-	requests []envelope.Request // the last accepted writes that had an id, oldest first
-	raw      []byte             // the encoded value, where there is one; the Value is zero if it does not decode
+	deleted bool              // a tombstone: the object is gone, and this is its last state
+	created bool              // the write of this version created the object
+	before  map[string]string // the labels before this write; nil if they were the same, or there was no object
+	raw     []byte            // the encoded Value, which is zero if it does not decode
 }
 
-// write is the request of a caller, without the object, which is passed separately so that it need not be allocated.
+// write is the request of a caller, without the object.
 type write[T any] struct {
 	op, kind, key string
 	pre           []Precondition
 	uid           string // for a creation
 	trace         string
-	over          error // the ErrFenced of a write with an id, if its own terms show that one is over; a repetition is accepted all the same
-}
-
-// values copies and compares the values of a kind.
-type values[T any] interface {
-	// Adopt makes v, which a caller has passed, a value to store, which the caller cannot change. It reports whether v equals base,
-	// a stored value or nil. The error names the part of v that cannot be stored.
-	Adopt(v, base *T) (same bool, err error)
+	before        informer.Version // of the object that admit has seen; reconcile.Unknown before that
 }
 
 // lifecycle computes the next state of an object from a write. Writes to all backends go through it.
 type lifecycle[T any] struct {
-	status statustag.Fields // of T
+	status     statustag.Fields // of T
+	conditions [][]int          // the fields of type Conditions in T, for reflect's FieldByIndex
 }
 
 // decide returns the state to store after the write w of obj, which is nil for a deletion. Have is the stored state: nil if there is
 // none, and possibly a tombstone. If decide returns nil, there is nothing to write, and have is the result. It has no side
 // effects, so it may be called again.
-func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs values[T]) (*state[T], error) {
-	if again, err := w.repeats(have); err != nil || again {
-		return nil, err
-	}
+func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], c *codec[T]) (*state[T], error) {
 	alive := have
 	if have != nil && have.deleted {
 		alive = nil
@@ -69,42 +53,17 @@ func (l lifecycle[T]) decide(w *write[T], obj *Object[T], have *state[T], vs val
 	var err error
 	switch w.op {
 	case opCreate:
-		next, err = l.create(w, obj, vs)
+		next, err = l.create(w, obj, c)
 	case opDelete:
 		next = remove(alive)
 	default:
-		next, err = l.update(w, obj, alive, vs)
+		next, err = l.update(w, obj, alive, c)
 	}
 	if err != nil || next == nil {
 		return nil, err
 	}
 	next.Trace = w.trace
-	if have != nil {
-		next.requests = have.requests
-	}
-	if id := requestOf(w.pre); id != "" {
-		kept := next.requests[max(len(next.requests)-(keptRequests-1), 0):]
-		next.requests = append(slices.Clone(kept), envelope.Request{ID: id, Op: w.op})
-	}
 	return next, nil
-}
-
-// repeats reports whether a write with the id of w was accepted before.
-func (w *write[T]) repeats(have *state[T]) (bool, error) {
-	id := requestOf(w.pre)
-	if id == "" || have == nil {
-		return false, nil
-	}
-	for _, r := range have.requests {
-		switch {
-		case r.ID != id:
-		case r.Op == w.op:
-			return true, nil
-		default:
-			return false, fmt.Errorf("%w: the request id %q belongs to another write, to %s the object", ErrInvalid, id, r.Op)
-		}
-	}
-	return false, nil
 }
 
 // readable returns bad, the error of decoding have, if w needs the part that did not decode.
@@ -128,6 +87,7 @@ func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 	if alive != nil {
 		version, uid = alive.Version, alive.UID
 	}
+	w.before = version
 	var asked informer.Version
 	for i := range w.pre {
 		if v, ok := w.pre[i].Version(); ok {
@@ -166,32 +126,33 @@ func (w *write[T]) admit(obj *Object[T], alive *state[T]) error {
 	return nil
 }
 
-func (l lifecycle[T]) create(w *write[T], obj *Object[T], vs values[T]) (*state[T], error) {
+func (l lifecycle[T]) create(w *write[T], obj *Object[T], c *codec[T]) (*state[T], error) {
 	next := &state[T]{Object: *obj, hidden: hidden{created: true}}
 	next.deepenEnvelope()
 	next.Kind = w.kind
 	next.UID, next.Version, next.Generation, next.Created, next.Deleting = w.uid, 0, 1, now(), time.Time{}
-	if _, err := vs.Adopt(&next.Value, nil); err != nil {
-		return nil, err
-	}
-	return next, nil
+	var err error
+	next.raw, _, err = c.adopt(&next.Value, nil)
+	return next, err
 }
 
 // update returns the state after an Update or an UpdateStatus of old, or nil if nothing changes.
-func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs values[T]) (*state[T], error) {
+func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], c *codec[T]) (*state[T], error) {
 	next := &state[T]{}
-	switch { // next shares these values until Adopt copies them
+	switch { // next shares these values until adopt copies them
 	case l.status == nil:
 		next.Value = obj.Value
 	case w.op == opUpdateStatus:
-		given := new(T) // so that obj need not be allocated
-		*given, next.Value = obj.Value, old.Value
-		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(given))
+		next.Value = old.Value
+		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(&obj.Value))
 	default:
 		next.Value = obj.Value
 		l.status.Set(reflect.ValueOf(&next.Value), reflect.ValueOf(&old.Value))
 	}
-	sameValue, err := vs.Adopt(&next.Value, &old.Value)
+	l.keepSince(&next.Value, &old.Value)
+	var sameValue bool
+	var err error
+	next.raw, sameValue, err = c.adopt(&next.Value, old)
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +173,41 @@ func (l lifecycle[T]) update(w *write[T], obj *Object[T], old *state[T], vs valu
 		next.before = labelsBefore(&next.Object, &old.Object)
 	}
 	return next, nil
+}
+
+// keepSince gives the conditions in next the Since of those in old whose OK is the same.
+func (l lifecycle[T]) keepSince(next, old *T) {
+	for _, at := range l.conditions {
+		field := reflect.ValueOf(next).Elem().FieldByIndex(at)
+		now := field.Interface().(Conditions)
+		was := reflect.ValueOf(old).Elem().FieldByIndex(at).Interface().(Conditions)
+		if kept, changed := now.since(was); changed {
+			field.Set(reflect.ValueOf(kept))
+		}
+	}
+}
+
+// conditionsIn returns the fields of type Conditions in t and in the structs that it contains. It does not look behind pointers, slices, and
+// maps.
+func conditionsIn(t reflect.Type) (fields [][]int) {
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		switch {
+		case !f.IsExported() && !f.Anonymous:
+		case f.Type == reflect.TypeFor[Conditions]():
+			if f.IsExported() {
+				fields = append(fields, []int{i})
+			}
+		default:
+			for _, at := range conditionsIn(f.Type) {
+				fields = append(fields, append([]int{i}, at...))
+			}
+		}
+	}
+	return fields
 }
 
 // remove returns the state after a Delete of old, or nil if nothing changes. It shares the value, which is immutable.

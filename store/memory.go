@@ -4,203 +4,269 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/internal/memdb"
-	"github.com/setpoint-go/setpoint/store/internal/plain"
 )
 
 // Memory is a database in memory: a [backend.Backend] for objects of many kinds. [Open] returns the store of one kind.
 //
+// A Memory keeps the same bytes as any other backend, so a value that a database would reject or change fails in a test on a Memory too.
+//
 // Versions start at 1 and increase by one with each change of any kind. So the versions of two objects of different kinds tell which
 // was written first.
-//
-// A Memory keeps values of plain data as they are, and returns deep copies. Plain data are booleans, numbers, strings,
-// [time.Time], and arrays, slices, maps, pointers, and structs of plain data. A struct has exported fields only, and the key of
-// a map contains no pointer, float, or time. A type may be recursive; a value must be a tree, and a write of a value that contains
-// itself panics. Values of any other type, or with a codec in [Config], are kept as the bytes that the codec returns.
 //
 // A watch is a position in the history of its kind: it has no goroutine and no buffer, and a slow consumer delays no other code. No lock is
 // held while your code runs. A Memory has no goroutine and needs no closing. All methods are safe for concurrent use.
 type Memory struct {
 	backend.Kinds
-	items *memdb.DB
+	limit int // of each history
+
+	mu sync.RWMutex
+	// mu guards the following, and the fields of each memoryKind but db. A stored record is immutable, so a reader may keep it after it
+	// has released the lock.
+	version informer.Version  // of the last change of any kind
+	terms   map[string]uint64 // by lease: the greatest term of an accepted write
+	changed broadcast.Signal  // wakes at each change of any kind
+	kinds   map[string]*memoryKind
+}
+
+// memoryKind holds the records of one kind.
+type memoryKind struct {
+	db *Memory
+
+	live       map[string]*backend.Record // by key
+	tombstones map[string]*backend.Record // those in the history, unless the key was created again
+	history    history                    // the last changes of this kind
+	changed    broadcast.Signal           // wakes at each change of this kind
 }
 
 // MemoryConfig is the configuration of a [Memory]. Its zero value is ready to use, and every value is valid.
 type MemoryConfig struct {
 	// History is the number of changes of each kind that a Memory keeps for watches. A watch that starts or falls further back ends with
-	// [informer.ErrExpired]. Each kind has its own history, so a busy kind does not expire the watches of a quiet one. The [RequestID] ids
-	// of a deleted object are kept as long as its deletion. Defaults to 4096; a negative number keeps none.
+	// [informer.ErrExpired]. Each kind has its own history, so a busy kind does not expire the watches of a quiet one. Defaults to 4096; a
+	// negative number keeps none.
 	History int
 
 	_ [0]func()
 }
 
-// withDefaults returns c with defaults for the zero values.
-func (c MemoryConfig) withDefaults() MemoryConfig {
-	c.History = max(cmp.Or(c.History, 4096), 0)
-	return c
+// NewMemory returns an empty database.
+func NewMemory(cfg MemoryConfig) *Memory {
+	return &Memory{
+		limit: max(cmp.Or(cfg.History, 4096), 0), terms: make(map[string]uint64), kinds: make(map[string]*memoryKind),
+	}
 }
 
-// NewMemory returns an empty database. The error is always nil: every MemoryConfig is valid.
-func NewMemory(cfg MemoryConfig) (*Memory, error) {
-	return &Memory{items: memdb.New(cfg.withDefaults().History)}, nil
-}
-
-// Capabilities implements [backend.Backend]. A Memory reports every state, has no limits, and has no transactions to join.
+// Capabilities implements [backend.Backend]. A Memory has no limits, and has no transactions to join.
 func (db *Memory) Capabilities() backend.Capabilities { return backend.Capabilities{} }
+
+// kind returns the kind of that name.
+func (db *Memory) kind(name string) *memoryKind {
+	db.mu.RLock()
+	k := db.kinds[name]
+	db.mu.RUnlock()
+	if k != nil {
+		return k
+	}
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if k = db.kinds[name]; k == nil {
+		k = &memoryKind{
+			db: db, live: make(map[string]*backend.Record), tombstones: make(map[string]*backend.Record), history: history{limit: db.limit},
+		}
+		db.kinds[name] = k
+	}
+	return k
+}
 
 // Get implements [backend.Backend].
 func (db *Memory) Get(ctx context.Context, kind, key string) (backend.Record, error) {
-	return db.items.Get(ctx, kind, key)
+	if ctx.Err() != nil {
+		return backend.Record{}, context.Cause(ctx)
+	}
+	r, _ := db.kind(kind).find(key, nil)
+	return valueOf(r), nil
+}
+
+// Version implements [backend.Versioner].
+func (db *Memory) Version(ctx context.Context) (informer.Version, error) {
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	db.mu.RLock()
+	defer db.mu.RUnlock()
+	return db.version, nil
 }
 
 // List implements [backend.Backend]. It yields one page.
 func (db *Memory) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
-	return db.items.List(ctx, kind, q)
+	return func(yield func(backend.Page, error) bool) {
+		if ctx.Err() != nil {
+			yield(backend.Page{}, context.Cause(ctx))
+			return
+		}
+		k := db.kind(kind)
+		db.mu.RLock()
+		page := backend.Page{Records: make([]backend.Record, 0, len(k.live)), Version: db.version}
+		for _, r := range k.live {
+			page.Records = append(page.Records, *r)
+		}
+		db.mu.RUnlock()
+		if q.Prefix != "" || len(q.Labels) > 0 {
+			page.Records = slices.DeleteFunc(page.Records, func(r backend.Record) bool { return !q.Matches(r.Key, r.Labels) })
+		}
+		slices.SortFunc(page.Records, func(a, b backend.Record) int { return strings.Compare(a.Key, b.Key) })
+		yield(page, nil)
+	}
 }
 
-// Watch implements [backend.Backend].
-func (db *Memory) Watch(
-	ctx context.Context, kind string, q backend.Query, after informer.Version,
-) iter.Seq2[backend.Change, error] {
-	return db.items.Watch(ctx, kind, q, after)
-}
-
-// Transact implements [backend.Backend].
+// Transact implements [backend.Backend]. It calls decide again if the record has changed in the meantime.
 func (db *Memory) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
-	return db.items.Transact(ctx, kind, key, fences, decide)
-}
-
-// direct implements keeper: it keeps values of plain data in a Memory as they are, without a codec.
-type direct[T any] struct {
-	items  *memdb.Kind
-	values *plain.Values[T]
-	codec  *codec[T] // for reads and writes through the methods of backend.Backend
-	life   lifecycle[T]
-}
-
-// A state is a [memdb.Item].
-
-func (s *state[T]) ItemKey() string                 { return s.Key }
-func (s *state[T]) ItemVersion() informer.Version   { return s.Version }
-func (s *state[T]) SetVersion(v informer.Version)   { s.Version = v }
-func (s *state[T]) IsDeleted() bool                 { return s.deleted }
-func (s *state[T]) Matches(q *backend.Query) bool   { return q.Matches(s.Key, s.Labels) }
-func (s *state[T]) Record() (backend.Record, error) { return s.codec.record(s) }
-
-func (s *state[T]) Concerns(q *backend.Query) bool {
-	return s.Matches(q) || s.before != nil && q.Matches(s.Key, s.before)
-}
-
-func (d *direct[T]) get(ctx context.Context, key string) (Object[T], error) {
-	if ctx.Err() != nil {
-		return Object[T]{}, context.Cause(ctx)
-	}
-	it, _ := d.items.Find(key, nil)
-	if it == nil || it.IsDeleted() {
-		return Object[T]{}, ErrNotFound
-	}
-	st, err := d.stateOf(it)
-	if err != nil {
-		return Object[T]{}, err
-	}
-	return d.copyOf(st), nil
-}
-
-func (d *direct[T]) pages(ctx context.Context, q *backend.Query) iter.Seq2[page[T], error] {
-	return func(yield func(page[T], error) bool) {
-		if ctx.Err() != nil {
-			yield(page[T]{}, context.Cause(ctx))
-			return
-		}
-		items, version := d.items.List(q)
-		p := page[T]{version: version, items: make([]Object[T], 0, len(items))}
-		for _, it := range items {
-			st, err := d.stateOf(it)
-			if err != nil {
-				p.unread = append(p.unread, unread{it.ItemKey(), it.ItemVersion(), err})
-				continue
-			}
-			p.items = append(p.items, d.copyOf(st))
-		}
-		yield(p, nil)
-	}
-}
-
-func (d *direct[T]) watch(ctx context.Context, q *backend.Query, after informer.Version) iter.Seq2[told[T], error] {
-	return func(yield func(told[T], error) bool) {
-		for s, err := range d.items.Watch(ctx, q, after) {
-			t := told[T]{version: s.Version}
-			if err == nil && s.Item != nil {
-				t.key = s.Item.ItemKey()
-				var st *state[T]
-				if st, t.err = d.stateOf(s.Item); st != nil {
-					t.object, t.hidden = d.copyOf(st), st.hidden
-				}
-			}
-			if !yield(t, err) {
-				return
-			}
-		}
-	}
-}
-
-func (d *direct[T]) transact(ctx context.Context, w *write[T], obj *Object[T], fences []Fence) (Object[T], error) {
+	k := db.kind(kind)
 	for {
 		if ctx.Err() != nil {
-			return Object[T]{}, context.Cause(ctx)
+			return backend.Record{}, context.Cause(ctx)
 		}
-		it, fenced := d.items.Find(w.key, fences)
-		have, err := d.stateOf(it)
-		if err = w.readable(have, err); err != nil {
-			return Object[T]{}, err
-		}
-		if fenced = cmp.Or(fenced, w.over); fenced != nil {
-			if again, err := w.repeats(have); err != nil || !again {
-				return Object[T]{}, cmp.Or(err, fenced)
-			}
-			return d.copyOf(have), nil
-		}
-		next, err := d.life.decide(w, obj, have, d.values)
+		have, err := k.find(key, fences)
 		if err != nil {
-			return Object[T]{}, err
+			return backend.Record{}, err
 		}
-		if next == nil {
-			if len(fences) > 0 {
-				if ok, err := d.items.Commit(w.key, it, nil, fences); err != nil || !ok {
-					continue // and return the reason
-				}
-			}
-			return d.copyOf(have), nil
+		decided, err := decide(valueOf(have))
+		if err != nil {
+			return backend.Record{}, err
 		}
-		next.codec = d.codec
-		if ok, err := d.items.Commit(w.key, it, next, fences); err == nil && ok {
-			return d.copyOf(next), nil
+		var next *backend.Record
+		if decided != nil {
+			r := *decided // the caller may keep its record
+			r.Key = key
+			next = &r
+		}
+		switch ok, err := k.commit(key, have, next, fences); {
+		case err != nil:
+			return backend.Record{}, err
+		case ok:
+			return valueOf(cmp.Or(next, have)), nil
 		}
 	}
 }
 
-// stateOf returns the state in an item, or nil if the item is nil. The value of a state with an encoded one may be missing.
-func (d *direct[T]) stateOf(it memdb.Item) (*state[T], error) {
-	if st, ok := it.(*state[T]); it == nil || ok && st.raw == nil {
-		return st, nil
+// valueOf returns the record at r, or an empty one if r is nil.
+func valueOf(r *backend.Record) backend.Record {
+	if r == nil {
+		return backend.Record{}
 	}
-	rec, err := it.Record()
-	if err != nil {
-		return nil, err
-	}
-	return d.codec.state(&rec)
+	return *r
 }
 
-// copyOf returns a deep copy of a stored object.
-func (d *direct[T]) copyOf(stored *state[T]) Object[T] {
-	o := stored.Object
-	o.deepenEnvelope()
-	o.Value = d.values.Copy(&stored.Value)
-	return o
+// find returns the record under key, which may be a tombstone, or nil. If a greater term of a lease in fences was accepted before, it
+// returns a [backend.FencedError].
+func (k *memoryKind) find(key string, fences []backend.Fence) (*backend.Record, error) {
+	k.db.mu.RLock()
+	defer k.db.mu.RUnlock()
+	return k.findLocked(key), k.db.checkLocked(fences)
+}
+
+func (k *memoryKind) findLocked(key string) *backend.Record {
+	if r, ok := k.live[key]; ok {
+		return r
+	}
+	return k.tombstones[key]
+}
+
+func (db *Memory) checkLocked(fences []backend.Fence) error {
+	for _, f := range fences {
+		if err := f.Check(db.terms[f.Lease]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit replaces have with next and records the terms of fences. If next is nil, commit only records the terms. If have is no longer the
+// record under key, commit changes nothing and returns false. If a term is over, it changes nothing and returns a [backend.FencedError].
+func (k *memoryKind) commit(key string, have, next *backend.Record, fences []backend.Fence) (ok bool, err error) {
+	db := k.db
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if k.findLocked(key) != have {
+		return false, nil
+	}
+	if err := db.checkLocked(fences); err != nil {
+		return false, err
+	}
+	for _, f := range fences {
+		db.terms[f.Lease] = max(db.terms[f.Lease], f.Term)
+	}
+	if next == nil {
+		return true, nil
+	}
+	db.version++
+	next.Version = db.version
+	if next.Deleted {
+		delete(k.live, key)
+		k.tombstones[key] = next
+	} else {
+		k.live[key] = next
+		if have != nil && have.Deleted {
+			delete(k.tombstones, key)
+		}
+	}
+	if dropped := k.history.add(next); dropped != nil && k.tombstones[dropped.Key] == dropped {
+		delete(k.tombstones, dropped.Key)
+	}
+	k.changed.Wake()
+	db.changed.Wake()
+	return true, nil
+}
+
+// history is a ring of the last changes of one kind, in order of version, at most limit of them. A position counts all changes since
+// the first one, so dropping old changes leaves positions valid.
+//
+// Invariants:
+//  1. oldest <= next, next-oldest <= limit, and changes are at the positions [oldest, next).
+//  2. Versions increase with positions.
+//  3. dropped is the version of the change at oldest-1, or zero if nothing was dropped.
+type history struct {
+	limit        int
+	ring         []*backend.Record // position p is at p % limit; grows up to limit
+	oldest, next int
+	dropped      informer.Version
+}
+
+// add appends a change. It returns the change that it drops, or nil.
+func (h *history) add(r *backend.Record) (dropped *backend.Record) {
+	switch {
+	case h.limit == 0:
+		dropped = r
+	case len(h.ring) < h.limit:
+		h.ring = append(h.ring, r)
+	default:
+		slot := &h.ring[h.next%h.limit]
+		dropped, *slot = *slot, r
+	}
+	if dropped != nil {
+		h.dropped = dropped.Version
+		h.oldest++
+	}
+	h.next++
+	return dropped
+}
+
+// at returns the change at position p.
+func (h *history) at(p int) *backend.Record { return h.ring[p%h.limit] }
+
+// after returns the position of the first change after version v. It returns false if some of those changes were dropped.
+func (h *history) after(v informer.Version) (position int, ok bool) {
+	if v < h.dropped {
+		return 0, false
+	}
+	return h.oldest + sort.Search(h.next-h.oldest, func(i int) bool { return h.at(h.oldest+i).Version > v }), true
 }

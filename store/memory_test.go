@@ -23,7 +23,7 @@ func TestMemoryIsAStore(t *testing.T) {
 	for name, history := range map[string]int{"with the default history": 4096, "with a short history": 40} {
 		t.Run(name, func(t *testing.T) {
 			storetest.RunInBubbles(t, func(t *testing.T) storetest.Database {
-				db := must(store.NewMemory(store.MemoryConfig{History: history}))
+				db := store.NewMemory(store.MemoryConfig{History: history})
 				t.Cleanup(func() { assert.NoError(t, db.CheckInvariants()) })
 				return storetest.Database{
 					Handles:   []backend.Backend{db, db},
@@ -108,7 +108,7 @@ func TestVersionsAreSharedByAllKinds(t *testing.T) {
 }
 
 func TestUIDsComeFromTheConfig(t *testing.T) {
-	apps := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: numbered()}))
+	apps := must(store.Open(store.NewMemory(store.MemoryConfig{}), "app", store.Config[App]{NewUID: numbered()}))
 	assert.Equal(t, "u1", create(t, apps, "a").UID)
 	assert.Equal(t, "u2", create(t, apps, "b").UID)
 }
@@ -147,7 +147,7 @@ func TestStoreSetsTimes(t *testing.T) {
 
 func TestNewUIDMayUseStore(t *testing.T) {
 	var apps store.Store[App]
-	apps = must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "app", store.Config[App]{NewUID: func() string {
+	apps = must(store.Open(store.NewMemory(store.MemoryConfig{}), "app", store.Config[App]{NewUID: func() string {
 		l, err := apps.List(context.Background()) // would wait forever if Create held the lock
 		require.NoError(t, err)
 		return fmt.Sprint("after", l.Version)

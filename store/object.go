@@ -172,11 +172,13 @@ type Condition struct {
 	// stale.
 	Generation int64
 
-	// Since is the time of the last change of OK. Set sets it.
+	// Since is the time of the last change of OK. Set sets it. A write to a store keeps the stored Since if OK is as stored, so a change
+	// there and back in one reconcile changes nothing, and neither do Conditions that are built anew each time.
 	Since time.Time
 }
 
-// Conditions are the conditions in the status of an object, one of each Type, oldest first. The zero value is ready to use.
+// Conditions are the conditions in the status of an object, one of each Type, oldest first. The zero value is ready to use. Make them a field
+// of the value, or of a struct in it: a store does not find them behind a pointer, or in a slice or a map, to keep their Since.
 type Conditions []Condition
 
 // Set replaces the condition of the same Type, or appends c. If OK has changed, or there was no such condition, Since becomes the
@@ -202,6 +204,23 @@ func (cs *Conditions) Set(c Condition) (changed bool) {
 	c.Since = now()
 	*cs = append(next, c)
 	return true
+}
+
+// since returns cs in which each condition has the Since of the one of its type in was, if OK is the same. It returns false if that changes
+// nothing.
+func (cs Conditions) since(was Conditions) (kept Conditions, changed bool) {
+	kept = cs
+	for i, c := range cs {
+		before, ok := was.Get(c.Type)
+		if !ok || before.OK != c.OK || before.Since.Equal(c.Since) {
+			continue
+		}
+		if !changed {
+			kept, changed = slices.Clone(cs), true // others may have the same array
+		}
+		kept[i].Since = before.Since
+	}
+	return kept, changed
 }
 
 // Get returns the condition of a type, or false if there is none.

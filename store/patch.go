@@ -6,10 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/retry"
-	"github.com/setpoint-go/setpoint/store/internal/plain"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -20,8 +18,7 @@ import (
 // Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of Key,
 // UID, and Version. If change returns an error, Patch writes nothing and returns that error unchanged.
 //
-// Each write checks the preconditions. If one of them can never hold again, Patch returns the conflict at once. With the [RequestID]
-// of an accepted write, Patch applies nothing and returns the current object, or its last state; it may still call change.
+// Each write checks the preconditions. If one of them can never hold again, Patch returns the conflict at once.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
@@ -46,10 +43,6 @@ func patch[T any](
 	)
 	err := retry.OnConflict(ctx, patchBackoff(), func(ctx context.Context) error {
 		read, err := s.Get(ctx, key)
-		if errors.Is(err, ErrNotFound) {
-			result, final = repeated(ctx, key, do, pre, err)
-			return nil
-		}
 		if err != nil {
 			return err
 		}
@@ -59,7 +52,7 @@ func patch[T any](
 			err = change(&next)
 		}
 		if err != nil {
-			result, final = repeated(ctx, key, do, pre, err)
+			final = err
 			return nil
 		}
 		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
@@ -72,22 +65,6 @@ func patch[T any](
 	return result, nil
 }
 
-// repeated returns the result of a write with the same RequestID that was accepted before. If there is none, it returns the error
-// otherwise. It sends the write with version 0, which no object has, so that the write is never applied.
-func repeated[T any](
-	ctx context.Context, key string, do func(context.Context, Object[T], ...Precondition) (Object[T], error),
-	pre []Precondition, otherwise error,
-) (Object[T], error) {
-	if requestOf(pre) == "" {
-		return Object[T]{}, otherwise
-	}
-	o, err := do(ctx, Object[T]{Key: key}, pre...)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict) || errors.Is(err, ErrFenced) {
-		err = otherwise
-	}
-	return o, err
-}
-
 // patchBackoff spreads out concurrent writers of one object. A read and a write take less than the first pause, and the jitter of each
 // pause is as long as the pause.
 func patchBackoff() wait.Backoff {
@@ -97,29 +74,15 @@ func patchBackoff() wait.Backoff {
 // CreateOrUpdate lets change edit the object under key and updates it, or lets change fill in an empty object with that key
 // and creates it. It returns the object as stored. If change changes nothing, nothing is written.
 //
-// Seen saves a read. It is an informer of s, or any other cache of its objects, and it may be stale or nil:
-//
-//   - If seen has the object, change gets a copy of it, and the Update names the version of that copy.
-//   - If seen does not have the object, change gets an empty one, and CreateOrUpdate calls Create.
-//   - CreateOrUpdate does what [Patch] does if seen is nil, if change returns an error, or if a value is not plain data (see [Memory])
-//     and so cannot be copied. It also does that if the store rejects the write with [ErrConflict], [ErrNotFound], [ErrExists], or
-//     [ErrInvalid]. That is, it reads the object from the store, lets change edit it, and writes it.
-//
-// So a decision on a stale object is never written and never returned as an error. CreateOrUpdate may call change several times, each time
-// with a different copy of the object. If the object does not exist yet, its UID is empty. Changes of Key, UID, and Version are ignored.
-// An Update leaves the status as it is; a Create stores it. If change returns an error for an object that was read from the store,
+// CreateOrUpdate may call change several times, each time with a fresh object. If the object does not exist yet, its UID is empty. Changes
+// of Key, UID, and Version are ignored. An Update leaves the status as it is; a Create stores it. If change returns an error,
 // CreateOrUpdate writes nothing and returns that error unchanged.
 //
 // CreateOrUpdate takes no preconditions, because none fits both a creation and an update. Each write carries the fence of ctx. If the
 // outcome is unknown, call CreateOrUpdate again.
 func CreateOrUpdate[T any](
-	ctx context.Context, s Store[T], seen cache.Reader[string, Object[T]], key string, change func(*Object[T]) error,
+	ctx context.Context, s Store[T], key string, change func(*Object[T]) error,
 ) (result Object[T], err error) {
-	if seen != nil {
-		if result, done, err := writeSeen(ctx, s, seen, key, change); done {
-			return result, err
-		}
-	}
 	var final error // ends the retries
 	raced := func(err error) bool { return errors.Is(err, ErrExists) || errors.Is(err, ErrNotFound) }
 	err = retry.OnError(ctx, patchBackoff(), raced, func(ctx context.Context) error {
@@ -146,34 +109,4 @@ func CreateOrUpdate[T any](
 		return Object[T]{}, err
 	}
 	return result, nil
-}
-
-// writeSeen is the attempt of [CreateOrUpdate] with the cached object. It returns false if the object must be read from the store.
-func writeSeen[T any](
-	ctx context.Context, s Store[T], seen cache.Reader[string, Object[T]], key string, change func(*Object[T]) error,
-) (result Object[T], done bool, err error) {
-	cached, ok := seen.Get(key)
-	next := Object[T]{Key: key}
-	if ok {
-		values, ok := plain.Of[T]()
-		if !ok {
-			return result, false, nil
-		}
-		next = cached
-		next.deepenEnvelope()
-		next.Value = values.Copy(&cached.Value)
-	}
-	if err := change(&next); err != nil {
-		return result, false, nil
-	}
-	next.Key, next.UID, next.Version = key, cached.UID, cached.Version
-	if ok {
-		result, err = s.Update(ctx, next)
-	} else {
-		result, err = s.Create(ctx, next)
-	}
-	if errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrExists) || errors.Is(err, ErrInvalid) {
-		return result, false, nil
-	}
-	return result, true, err
 }

@@ -180,25 +180,18 @@ func TestPatchEndsWithContext(t *testing.T) {
 	})
 }
 
-func TestAmbiguousPatchIsNotRetriedButMayBeRepeated(t *testing.T) {
+func TestAmbiguousPatchIsNotRetried(t *testing.T) {
 	for applied, fault := range []interceptor.Fault{interceptor.LoseRequest(), interceptor.LoseReply()} {
 		_, apps := newApps(t, store.MemoryConfig{})
 		create(t, apps, "web")
 		s := interceptor.New[App](apps)
 		s.Inject(interceptor.Rule{Op: "update", Fault: fault})
-		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
+		_, err := store.Patch(t.Context(), s, "web", raise)
 		require.ErrorIs(t, err, interceptor.ErrLost)
 		assert.Len(t, s.Writes(), 1, "Patch does not guess")
 		got, err := apps.Get(t.Context(), "web")
 		require.NoError(t, err)
 		assert.Equal(t, applied, got.Value.Replicas)
-
-		after, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
-		require.NoError(t, err)
-		assert.Equal(t, 1, after.Value.Replicas, "once in total")
-		got, err = apps.Get(t.Context(), "web")
-		require.NoError(t, err)
-		assert.Equal(t, got, after)
 	}
 }
 
@@ -209,24 +202,13 @@ func TestFailedReadInPatchWritesNothing(t *testing.T) {
 		s := interceptor.New[App](apps)
 		down := errors.New("down")
 		s.Inject(interceptor.Rule{Op: "get", Fault: interceptor.Fail(down)})
-		_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
+		_, err := store.Patch(t.Context(), s, "web", raise)
 		require.ErrorIs(t, err, down)
 		s.Inject(interceptor.Rule{Op: "get", Fault: interceptor.Hang()})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err = store.Patch(ctx, s, "web", raise, store.RequestID("r1"))
+		_, err = store.Patch(ctx, s, "web", raise)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Empty(t, s.Writes())
 	})
-}
-
-// A repeated Patch asks the store whether it was applied. If that lookup fails, the error must not be definite.
-func TestRepeatedPatchReportsFailedLookup(t *testing.T) {
-	_, apps := newApps(t, store.MemoryConfig{})
-	s := interceptor.New[App](apps)
-	s.Inject(interceptor.Rule{Op: "update", Fault: interceptor.LoseRequest()})
-	_, err := store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
-	require.ErrorIs(t, err, interceptor.ErrLost)
-	_, err = store.Patch(t.Context(), s, "web", raise, store.RequestID("r1"))
-	require.ErrorIs(t, err, store.ErrNotFound)
 }

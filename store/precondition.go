@@ -12,13 +12,12 @@ import (
 
 // Precondition is a condition on a write. The store rejects the write unless all its preconditions hold. The zero value always holds.
 //
-// [IfVersion], [IfUID], [IfTerm], and [RequestID] return one. Its methods return its arguments, for tests and logs.
+// [IfVersion], [IfUID], and [IfTerm] return one. Its methods return its arguments, for tests and logs.
 type Precondition struct {
 	asks    question
 	version informer.Version
 	uid     string
 	fence   Fence
-	request string
 }
 
 // question is a set of bits: the conditions in a Precondition.
@@ -28,7 +27,6 @@ const (
 	askVersion question = 1 << iota
 	askUID
 	askTerm
-	askRequest
 )
 
 // IfVersion holds if the stored object has version v. If not, the write is refused with [ErrConflict].
@@ -50,17 +48,6 @@ func IfTerm(lease string, term uint64) Precondition {
 	return Precondition{asks: askTerm, fence: Fence{Lease: lease, Term: term}}
 }
 
-// RequestID makes a write safe to send again, such as after its reply was lost. If a write with the same id was accepted before, the write
-// is not applied again, and its other preconditions are ignored. The call returns the current object, or its last state if it was deleted;
-// its Version shows whether the object has been written since.
-//
-// The id must be unique among the writes of the key, such as a UUID. If another operation has used it, the write is rejected with
-// [ErrInvalid]. A write that was rejected, or that changed nothing, may be sent again with its id.
-//
-// The store remembers the last 8 ids of each key. After a deletion, it remembers them as long as a watch can start from before
-// the deletion. An id has the form of a key, see package backend. An empty id is ignored. If there are several ids, the first one counts.
-func RequestID(id string) Precondition { return Precondition{asks: askRequest, request: id} }
-
 // Version returns the version of [IfVersion], or false if p is another precondition.
 func (p Precondition) Version() (informer.Version, bool) { return p.version, p.asks&askVersion != 0 }
 
@@ -69,9 +56,6 @@ func (p Precondition) UID() (string, bool) { return p.uid, p.asks&askUID != 0 }
 
 // Fence returns the lease and the term of [IfTerm], or false if p is another precondition.
 func (p Precondition) Fence() (Fence, bool) { return p.fence, p.asks&askTerm != 0 }
-
-// RequestID returns the id of [RequestID], or false if p is another precondition.
-func (p Precondition) RequestID() (string, bool) { return p.request, p.request != "" }
 
 // String returns the call that made p, such as IfVersion(7) or IfTerm("shop", 3).
 func (p Precondition) String() string {
@@ -82,21 +66,9 @@ func (p Precondition) String() string {
 		return fmt.Sprintf("IfUID(%q)", p.uid)
 	case askTerm:
 		return fmt.Sprintf("IfTerm(%q, %d)", p.fence.Lease, p.fence.Term)
-	case askRequest:
-		return fmt.Sprintf("RequestID(%q)", p.request)
 	default:
 		return "none"
 	}
-}
-
-// requestOf returns the first id of a [RequestID] in pre, or "".
-func requestOf(pre []Precondition) string {
-	for i := range pre {
-		if pre[i].request != "" {
-			return pre[i].request
-		}
-	}
-	return ""
 }
 
 // Fence is the term of a leader, and the lease that the term belongs to.

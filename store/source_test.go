@@ -21,6 +21,8 @@ func TestMemoryStoreKeepsTheSourceContract(t *testing.T) {
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				_, err = apps.Create(ctx, object{Key: name, Value: App{Replicas: rev}})
+			case errors.Is(err, store.ErrDecode):
+				return overwrite(db, name, fmt.Sprintf(`{"Replicas":%d}`, rev))
 			case err == nil:
 				o.Value.Replicas = rev
 				_, err = apps.Update(ctx, o)
@@ -32,6 +34,7 @@ func TestMemoryStoreKeepsTheSourceContract(t *testing.T) {
 			Source:  apps,
 			Put:     put,
 			Delete:  func(name string) error { return errOf(apps.Delete(ctx, name)) },
+			Spoil:   func(name string) error { return overwrite(db, name, `"not an app"`) },
 			Read:    func(o object) (string, int) { return o.Key, o.Value.Replicas },
 			History: history,
 			Expire: func() error {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/store"
-	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Reported is embedded in a server: one of its fields is status.
@@ -51,56 +50,41 @@ func (s *server) spoil() {
 	s.Args[0], s.Ports[0], s.Checks["dns"], s.Conditions[0].Type = "spoiled", -1, "spoiled", "spoiled"
 }
 
-// inEachKind runs a test on a store of values and on one of records.
-func inEachKind[T any](t *testing.T, test func(t *testing.T, s store.Store[T])) {
-	for name, wrap := range map[string]func(*store.Memory) backend.Backend{
-		"values":  func(db *store.Memory) backend.Backend { return db },
-		"records": func(db *store.Memory) backend.Backend { return behind{db} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(wrap(must(store.NewMemory(store.MemoryConfig{}))), "server", store.Config[T]{})
-			require.NoError(t, err)
-			test(t, s)
-		})
-	}
-}
-
 func TestUpdateAndUpdateStatusWriteOnlyTheirParts(t *testing.T) {
-	inEachKind(t, func(t *testing.T, s store.Store[server]) {
-		r := rand.New(rand.NewPCG(1, 2))
-		want := anyServer(r)
-		o, err := s.Create(t.Context(), store.Object[server]{Key: "a", Value: want})
-		require.NoError(t, err)
-		require.Equal(t, want, o.Value, "Create stores both parts")
-		for range 200 {
-			given := anyServer(r)
-			before := o
-			asked, reported := given.spec() != want.spec(), given.status() != want.status()
-			spec := r.IntN(2) == 0
-			next := store.Object[server]{Key: "a", Version: o.Version, Value: given}
-			if spec {
-				o, err = s.Update(t.Context(), next)
-				want.Image, want.Args, want.Zone = given.Image, given.Args, given.Zone
-			} else {
-				o, err = s.UpdateStatus(t.Context(), next)
-				want.Ports, want.Checks, want.Ready, want.Conditions = given.Ports, given.Checks, given.Ready, given.Conditions
-			}
-			require.NoError(t, err)
-			require.Equal(t, want, o.Value)
-			require.Equal(t, before.Version != o.Version, spec && asked || !spec && reported, "a write without a change writes nothing")
-			require.Equal(t, before.Generation != o.Generation, spec && asked, "the generation counts requested changes")
-
-			// Whatever the caller does to what went in, came out, or was read before, the store keeps what it has.
-			want = must(s.Get(t.Context(), "a")).Value
-			next.Value.spoil()
-			before.Value.spoil()
-			got := o.Value
-			got.spoil()
-			o, err = s.Get(t.Context(), "a")
-			require.NoError(t, err)
-			require.Equal(t, want, o.Value, "an update shares nothing with its caller")
+	s := open[server](t, store.NewMemory(store.MemoryConfig{}), "server")
+	r := rand.New(rand.NewPCG(1, 2))
+	want := anyServer(r)
+	o, err := s.Create(t.Context(), store.Object[server]{Key: "a", Value: want})
+	require.NoError(t, err)
+	require.Equal(t, want, o.Value, "Create stores both parts")
+	for range 200 {
+		given := anyServer(r)
+		before := o
+		asked, reported := given.spec() != want.spec(), given.status() != want.status()
+		spec := r.IntN(2) == 0
+		next := store.Object[server]{Key: "a", Version: o.Version, Value: given}
+		if spec {
+			o, err = s.Update(t.Context(), next)
+			want.Image, want.Args, want.Zone = given.Image, given.Args, given.Zone
+		} else {
+			o, err = s.UpdateStatus(t.Context(), next)
+			want.Ports, want.Checks, want.Ready, want.Conditions = given.Ports, given.Checks, given.Ready, given.Conditions
 		}
-	})
+		require.NoError(t, err)
+		require.Equal(t, want, o.Value)
+		require.Equal(t, before.Version != o.Version, spec && asked || !spec && reported, "a write without a change writes nothing")
+		require.Equal(t, before.Generation != o.Generation, spec && asked, "the generation counts requested changes")
+
+		// Whatever the caller does to what went in, came out, or was read before, the store keeps what it has.
+		want = must(s.Get(t.Context(), "a")).Value
+		next.Value.spoil()
+		before.Value.spoil()
+		got := o.Value
+		got.spoil()
+		o, err = s.Get(t.Context(), "a")
+		require.NoError(t, err)
+		require.Equal(t, want, o.Value, "an update shares nothing with its caller")
+	}
 }
 
 func TestUpdateStatusKeepsFieldsKnownOnlyToCodec(t *testing.T) {
@@ -108,7 +92,7 @@ func TestUpdateStatusKeepsFieldsKnownOnlyToCodec(t *testing.T) {
 		secret string
 		Ready  bool `store:"status"`
 	}
-	s, err := store.Open(must(store.NewMemory(store.MemoryConfig{})), "sealed", store.Config[sealed]{
+	s, err := store.Open(store.NewMemory(store.MemoryConfig{}), "sealed", store.Config[sealed]{
 		Encode: func(v sealed) ([]byte, error) { return fmt.Appendf(nil, "%t %s", v.Ready, v.secret), nil },
 		Decode: func(b []byte) (v sealed, err error) {
 			_, err = fmt.Sscan(string(b), &v.Ready, &v.secret)
@@ -157,7 +141,7 @@ func TestIgnoredStatusTagIsRejected(t *testing.T) {
 		ring struct{ *ring }
 	)
 	_ = unexported{ready: true}
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	for _, c := range []struct {
 		open func(*store.Memory) error
 		want string

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"iter"
-	"log/slog"
 	"reflect"
 	"time"
 
@@ -13,21 +12,19 @@ import (
 	"github.com/setpoint-go/setpoint/internal/statustag"
 	"github.com/setpoint-go/setpoint/internal/strictjson"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/store/internal/plain"
 )
 
-// Store holds the objects of one kind. It is an informer.ListWatcher, Pager, Equaler, and Bookmarker of them. [Open] returns the Store
+// Store holds the objects of one kind. It is an informer.ListWatcher, Pager, Equaler, Bookmarker, and Versioner of them. [Open] returns the Store
 // of a kind in a backend.
 //
 // Arguments and results are deep copies: no change of one reaches the store or another caller. All methods are safe for concurrent
 // use. Every error is an [*Error], except the cause of a context that ended a Watch.
 //
-// Get, List, ListPages, Select, Watch, and WatchSelected read. A read sees every write that was accepted before it.
+// Get, List, ListPages, Select, LatestVersion, Watch, and WatchSelected read. A read sees every write that was accepted before it.
 //
 // Create, Update, UpdateStatus, and Delete write. If several reasons to reject a write apply, the error is the first of [ErrInvalid],
 // [ErrFenced], [ErrExists] or [ErrNotFound], and [ErrConflict]. The [ErrInvalid] of a Value that does not encode, or of an object that is
-// too large, comes after the others. A rejected write changes nothing. A write with the [RequestID] of an accepted write is not applied
-// again. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your own transaction: see their
+// too large, comes after the others. A rejected write changes nothing. Each write carries the fence of its context: see [WithFence]. Some backends let a write join your own transaction: see their
 // WithTx.
 type Store[T any] interface {
 	// Kind returns the name of the kind.
@@ -54,18 +51,14 @@ type Store[T any] interface {
 	// A bookmark means that nothing else has happened to this kind up to its version. Watch yields a bookmark whenever it has yielded
 	// nothing for [backend.BookmarkInterval], even if nothing happens.
 	//
-	// If the backend Skips, a Watch may leave out a write that a later write of the same key has replaced. It never leaves out a
-	// deletion.
-	//
 	// A Watch that ends by itself yields an error last. The error is [informer.ErrExpired] if some changes after the version are no longer
 	// known, or if the store has not reached the version. The former can also happen to a consumer that falls behind. If ctx ends, the
 	// error is [context.Cause] of ctx.
 	Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// WatchSelected is Watch for the objects that sel selects. An object that enters the selection is Added. An object that leaves it
-	// is Deleted, in the state in which it left. If the backend Skips and sel has Labels, an object that enters may be Modified instead,
-	// and WatchSelected may also yield the deletion of an object that was not in the selection. For an informer of a selection, see
-	// [Selected].
+	// is Deleted, in the state in which it left. For an informer of a
+	// selection, see [Selected].
 	WatchSelected(ctx context.Context, sel Selector, after informer.Version) iter.Seq2[informer.Event[Object[T]], error]
 
 	// Create stores a new object and returns it as stored. The store sets UID, Version, Generation, and Created; it ignores these
@@ -90,6 +83,16 @@ type Store[T any] interface {
 	// last finalizer removes the object. A second Delete changes nothing.
 	Delete(ctx context.Context, key string, pre ...Precondition) (Object[T], error)
 
+	// LatestVersion returns a version that a watch has reached only if it has yielded every change that was accepted before the call, and
+	// that it reaches soon. An informer uses it to catch up: see [informer.Informer.CatchUp].
+	LatestVersion(ctx context.Context) (informer.Version, error)
+
+	// RaiseFence makes the backend record the fence of ctx, as a write that changes nothing does: when RaiseFence has returned nil, no write
+	// with a lower term of the lease is accepted anymore. A new leader calls it before it reads, so that no write of its predecessors can
+	// follow what it has read. A controller does that by itself. Without a fence, RaiseFence does nothing. If a greater term is recorded,
+	// the error is [ErrFenced].
+	RaiseFence(ctx context.Context) error
+
 	// Equal reports whether a and b are the same version of the same object. An informer calls no handler for an object that is
 	// Equal in a new list.
 	Equal(a, b Object[T]) bool
@@ -97,7 +100,7 @@ type Store[T any] interface {
 	// BookmarkPeriod returns [backend.BookmarkInterval]. An informer uses it to detect a watch that hangs.
 	BookmarkPeriod() time.Duration
 
-	// Stats returns the records that do not decode, and the number of fenced writes.
+	// Stats returns the number of fenced writes.
 	Stats() Stats
 }
 
@@ -170,30 +173,15 @@ func Open[T any](b backend.Backend, kind string, cfg Config[T]) (Store[T], error
 	if err != nil {
 		return fail(err)
 	}
-	life := lifecycle[T]{status}
-	s.hasStatus = status != nil
-	c := &codec[T]{kind, s.cfg.Encode, s.cfg.Decode}
-	if c.encode == nil {
-		c.encode, c.decode = strictjson.Encode[T], strictjson.Decode[T]
-	}
-	var values *plain.Values[T] // nil if a Memory does not keep values of T as they are
-	if memory != nil && s.cfg.Encode == nil {
-		values, _ = plain.Of[T]()
-	}
-	switch {
-	case values != nil:
-		s.direct = &direct[T]{memory.items.Kind(kind), values, c, life}
-		s.keeper = s.direct
-	case s.cfg.Encode == nil:
+	s.life = lifecycle[T]{status, conditionsIn(t)}
+	s.codec = codec[T]{kind, s.cfg.Encode, s.cfg.Decode}
+	if s.cfg.Encode == nil {
 		if err := strictjson.Check(t); err != nil {
 			return fail(err)
 		}
-		fallthrough
-	default:
-		can := b.Capabilities()
-		s.keeper = &encoded[T]{b, kind, c, life, can.MaxBytes}
-		s.skips = can.Skips
+		s.codec.encode, s.codec.decode = strictjson.Encode[T], strictjson.Decode[T]
 	}
+	s.limit = b.Capabilities().MaxBytes
 	if err := b.Claim(kind, t); err != nil {
 		return fail(err)
 	}
@@ -206,8 +194,6 @@ type Config[T any] struct {
 	// same value. Neither may keep its argument, and both must be safe for concurrent use. Set both or neither. They default to
 	// encoding/json; then Open returns an error if JSON does not keep all of T, except for fields with the tag json:"-", and a write of a
 	// string that is not UTF-8 is rejected.
-	//
-	// Without a codec, a [Memory] keeps values of plain data as they are.
 	Encode func(T) ([]byte, error)
 	Decode func([]byte) (T, error)
 
@@ -221,23 +207,10 @@ type Config[T any] struct {
 	// the object has none. Each write calls Trace once with its context, without locks. An object without a change keeps its Trace. Nil
 	// means that objects have none. The method Context in package tracing/otel is such a function.
 	Trace func(ctx context.Context) string
-
-	// OnUndecodable is called when a list or a watch reads a record that does not decode, once for each version, and again for one that is
-	// read after its repair was read, as by a watch that lags. The error wraps [ErrDecode], and its Have is the version. The reading
-	// goroutine calls it, without locks, and waits for it.
-	OnUndecodable func(*Error)
-
-	// Logger logs each record that does not decode. Defaults to slog.Default().
-	Logger *slog.Logger
 }
 
 // Stats is a snapshot of the state of a [Store].
 type Stats struct {
-	// Undecodable has an [ErrDecode] for each record that a list or a watch could not decode, in order of key. When a later List, a
-	// ListPages to its end, or a watch reads that the record was repaired or deleted, its error is removed. A Select of some objects removes
-	// none.
-	Undecodable []*Error
-
 	// Fenced counts the writes through this Store that were rejected with [ErrFenced].
 	Fenced uint64
 }
@@ -246,9 +219,6 @@ type Stats struct {
 func (c Config[T]) withDefaults() Config[T] {
 	if c.NewUID == nil {
 		c.NewUID = rand.Text
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
 	}
 	return c
 }

@@ -18,12 +18,12 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// follow watches s in a goroutine of its own, which ends with the test, and returns what the watch has told since the last
+// follow watches s in a goroutine of its own, which ends with the test, and returns what the watch has seen since the last
 // call, once it waits again.
 func follow(t *testing.T, s store.Store[App], after informer.Version) func() []string {
 	ctx, cancel := context.WithCancel(context.Background())
 	var mu sync.Mutex
-	var told []string // guarded by mu
+	var seen []string // guarded by mu
 	done := make(chan struct{})
 	go func() { // ends when cancel ends the watch; the cleanup waits for it
 		defer close(done)
@@ -33,7 +33,7 @@ func follow(t *testing.T, s store.Store[App], after informer.Version) func() []s
 				line = err.Error()
 			}
 			mu.Lock()
-			told = append(told, line)
+			seen = append(seen, line)
 			mu.Unlock()
 		}
 	}()
@@ -42,8 +42,8 @@ func follow(t *testing.T, s store.Store[App], after informer.Version) func() []s
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		all := told
-		told = nil
+		all := seen
+		seen = nil
 		return all
 	}
 }
@@ -55,45 +55,23 @@ func TestWatchOfQuietKindLearnsVersionsOfBusyKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
-		told := follow(t, apps, 0)
-		require.Equal(t, none, told())
+		seen := follow(t, apps, 0)
+		require.Equal(t, none, seen())
 
 		create(t, jobs, "a")
-		assert.Equal(t, []string{"Bookmark  1"}, told(), "the first foreign write is reported immediately")
+		assert.Equal(t, []string{"Bookmark  1"}, seen(), "the first foreign write is reported immediately")
 		for n := range 500 {
 			scale(t, jobs, "a", n+1)
 		}
-		assert.Equal(t, none, told(), "the next ones wait")
+		assert.Equal(t, none, seen(), "the next ones wait")
 		time.Sleep(100*time.Millisecond - 1)
-		assert.Equal(t, none, told(), "they wait for 100ms")
+		assert.Equal(t, none, seen(), "they wait for 100ms")
 		time.Sleep(time.Nanosecond)
-		assert.Equal(t, []string{"Bookmark  501"}, told(), "one bookmark for all")
+		assert.Equal(t, []string{"Bookmark  501"}, seen(), "one bookmark for all")
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, none, told(), "nothing happens, nothing is yielded")
+		assert.Equal(t, none, seen(), "nothing happens, nothing is yielded")
 		scale(t, jobs, "a", 0)
-		assert.Equal(t, []string{"Bookmark  502"}, told())
-	})
-}
-
-func TestWritesToOtherKindsWakeWatchOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		db, apps := newApps(t, store.MemoryConfig{})
-		jobs := open[App](t, db, "job")
-		told := follow(t, apps, 0)
-		told()
-		assert.True(t, db.Waiting())
-		create(t, jobs, "a")
-		told()
-		assert.False(t, db.Waiting(), "after a bookmark")
-		create(t, jobs, "b")
-		told()
-		assert.False(t, db.Waiting())
-		time.Sleep(100 * time.Millisecond) // the second bookmark
-		told()
-		assert.False(t, db.Waiting())
-		time.Sleep(100 * time.Millisecond) // nothing to tell
-		told()
-		assert.True(t, db.Waiting())
+		assert.Equal(t, []string{"Bookmark  502"}, seen())
 	})
 }
 
@@ -101,20 +79,20 @@ func TestWatchReportsOwnKindImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, apps := newApps(t, store.MemoryConfig{})
 		jobs := open[App](t, db, "job")
-		told := follow(t, apps, 0)
+		seen := follow(t, apps, 0)
 		create(t, jobs, "a")
-		require.Equal(t, []string{"Bookmark  1"}, told())
+		require.Equal(t, []string{"Bookmark  1"}, seen())
 		create(t, jobs, "b")
 		create(t, apps, "web")
 		create(t, jobs, "c")
-		assert.Equal(t, []string{"Added web 3"}, told())
+		assert.Equal(t, []string{"Added web 3"}, seen())
 		time.Sleep(100 * time.Millisecond)
-		assert.Equal(t, []string{"Bookmark  4"}, told())
+		assert.Equal(t, []string{"Bookmark  4"}, seen())
 		time.Sleep(50 * time.Millisecond)
 		scale(t, apps, "web", 1)
-		assert.Equal(t, []string{"Modified web 5"}, told())
+		assert.Equal(t, []string{"Modified web 5"}, seen())
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, none, told(), "no bookmark at the version of an event")
+		assert.Equal(t, none, seen(), "no bookmark at the version of an event")
 	})
 }
 
@@ -128,32 +106,6 @@ func TestWatchStartingBehindGetsBookmarkImmediately(t *testing.T) {
 		assert.Equal(t, []string{"Bookmark  2"}, follow(t, apps, 1)())
 		assert.Equal(t, none, follow(t, apps, 2)())
 	})
-}
-
-func TestBusyKindDoesNotExpireWatchOfQuietKind(t *testing.T) {
-	db, apps := newApps(t, store.MemoryConfig{History: 3})
-	jobs := open[App](t, db, "job")
-	create(t, jobs, "a")
-	create(t, apps, "web")
-	for n := range 100 {
-		scale(t, jobs, "a", n+1)
-	}
-	require.NoError(t, firstOf(apps, 0))
-	require.ErrorIs(t, firstOf(jobs, 0), informer.ErrExpired)
-	require.NoError(t, db.CheckInvariants())
-}
-
-func TestExpiredErrorNamesOldestVersion(t *testing.T) {
-	_, apps := newApps(t, store.MemoryConfig{History: 3})
-	create(t, apps, "web")
-	for n := range 9 {
-		scale(t, apps, "web", n+1)
-	}
-	var e *store.Error
-	require.ErrorAs(t, firstOf(apps, 6), &e)
-	assert.Equal(t, informer.Version(7), e.Have)
-	assert.Equal(t, informer.Version(6), e.Want)
-	assert.NoError(t, firstOf(apps, e.Have))
 }
 
 func TestWaitingWatchEndsWithContextCause(t *testing.T) {
@@ -230,7 +182,7 @@ func TestUnreadWatchCostsNothingAndExpires(t *testing.T) {
 // dropped history would keep a hundred of them.
 func TestUnreadWatchesRetainNoMemory(t *testing.T) {
 	type blob struct{ Bytes []byte }
-	blobs := open[blob](t, must(store.NewMemory(store.MemoryConfig{History: 2})), "blob")
+	blobs := open[blob](t, store.NewMemory(store.MemoryConfig{History: 2}), "blob")
 	o, err := blobs.Create(t.Context(), store.Object[blob]{Key: "x"})
 	require.NoError(t, err)
 	var slow []func() (informer.Event[store.Object[blob]], error, bool)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,21 +15,31 @@ import (
 
 // Config is the configuration of a [Queue]. The zero value is ready for use: first in, first out, with a backoff per key.
 // Features that are not configured cost nothing.
+//
+// The queue logs a panic of a function in the Config, with its stack, in whichever goroutine it called the function: no addition is lost, and
+// no worker ends. Of a hook, or of a limiter's Forget, that changes nothing. Group and RateLimiter say what theirs means.
 type Config[K comparable] struct {
 	// Name identifies the queue in the log and in errors. Defaults to "workqueue".
 	Name string
 
 	// RateLimiter computes the delays of AddRateLimited from the failures that the queue has counted: see Backoff. Do not share a
-	// limiter from another package between queues, because a Forget in one queue would reset the other. Defaults to
-	// DefaultControllerRateLimiter.
+	// limiter from another package between queues, because a Forget in one queue would reset the other. If When panics, the delay is that of
+	// the default. Defaults to DefaultControllerRateLimiter.
 	RateLimiter RateLimiter[K]
 
-	// MaxAttempts is the number of attempts that a key gets. The failure of the last attempt parks the key. Zero is no limit.
+	// MaxAttempts is the number of attempts that a key gets. The failure of the last attempt parks the key. Attempts that fail before the
+	// latest backoff of the key has ended do not count: see [Queue.AddRateLimited]. Zero is no limit.
 	MaxAttempts int
 
-	// MaxElapsed is the time that a key has to succeed, counted from its first failure. A failure after that time parks the key. Zero is no
-	// limit.
+	// MaxElapsed is the time that a key has to succeed, counted from its first failure, or in Run from its first attempt that failed or did
+	// not finish. A failure after that time parks the key. In Run, so does an attempt that does not finish, and no unfinished key waits past
+	// that time: its last attempt comes when the time is over. Zero is no limit.
 	MaxElapsed time.Duration
+
+	// RememberFailures is how long the queue remembers the failures of a key that it no longer has for another reason, such as one whose
+	// backoff was canceled, or whose work is not finished and waits for an Add. After that the key has a whole budget. Defaults to an hour.
+	// A negative value means until Forget: the memory is bounded only by the number of keys that have failed.
+	RememberFailures time.Duration
 
 	// Aging is the waiting time that is worth one priority. A key of priority r overtakes a ready key of a lower priority p only if it
 	// became ready within (r-p) times Aging after it. With groups, this holds for the keys whose turn it is in their priority. If
@@ -38,7 +49,7 @@ type Config[K comparable] struct {
 
 	// Group returns the name of a key's group. Within a priority, the groups that have keys to dispatch take turns, and each group is first
 	// in, first out. So the many keys of one group do not delay the few of another. The queue calls Group without locks. Group should be
-	// fast, and must always return the same name for a key. Nil means no groups.
+	// fast, and must always return the same name for a key. If it panics, the group of the key is "". Nil means no groups.
 	Group func(key K) string
 
 	// GroupLimit is the number of keys of one group that may be in process at once. The other keys of the group wait without occupying a
@@ -62,11 +73,12 @@ type Config[K comparable] struct {
 	DebounceLimit time.Duration
 
 	// DispatchLimit limits how fast the queue dispatches keys, all of them together. The queue takes a token when it dispatches a key and
-	// reserves none ahead, so callers that reserve tokens of the same limiter go first. If the limiter's limit or burst changes, even from
+	// reserves none ahead, so callers that reserve tokens of the same limiter go first. [Item.Skip] returns the token of a key whose work
+	// does not begin. If the limiter's limit or burst changes, even from
 	// 0, waiting workers notice within a minute. Nil is no limit.
 	DispatchLimit *rate.Limiter
 
-	// Timestamps records when each key entered its state, for Snapshot, All, Info, Stats, Totals, and OldestReady. It costs 72 bytes per
+	// Timestamps records when each key entered its state, for Snapshot, All, Info, Stats, Totals, and OldestReady. It costs 96 bytes per
 	// key, and a reading of the clock when a key becomes ready, is dispatched, and is done. It is always on if a hook needs it.
 	Timestamps bool
 
@@ -81,9 +93,10 @@ func (c Config[K]) withDefaults() Config[K] {
 	c.Name = cmp.Or(c.Name, "workqueue")
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Aging = cmp.Or(c.Aging, 10*time.Second)
+	c.RememberFailures = cmp.Or(c.RememberFailures, time.Hour)
 	c.DebounceLimit = max(cmp.Or(c.DebounceLimit, 10*c.Debounce), c.Debounce)
 	c.Timestamps = c.Timestamps || c.Hooks.Dispatched != nil || c.Hooks.Done != nil
-	return c
+	return c.guarded()
 }
 
 // validate returns an error that names each field that is out of its bounds.
@@ -115,13 +128,14 @@ func notNegative[N int | time.Duration](field string, n N) error {
 	return nil
 }
 
-// Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, and several may run
-// concurrently. A hook runs in the goroutine of the call that caused it, or of the timer if a deadline caused it. It runs after the call has
-// taken effect. So Dispatched may be called for a key before Added is. Hooks should be fast. Together with
-// [Queue.Stats] they give all seven metrics of client-go's workqueue:
+// Hooks observe a [Queue]. Each may be nil. The queue calls them without locks, so they may call the queue, except Drain, ShutDownWithDrain,
+// and WaitIdle, which may wait for the hook itself. Several hooks may run concurrently. A hook runs in the goroutine of the call that caused
+// it, or of the timer if a deadline caused it. It runs after the call has taken effect. So Dispatched may be called for a key before Added
+// is. Drain waits for the hooks that the timer calls. Hooks should be fast. A panic of a hook is logged with its stack, and changes nothing.
+// Together with [Queue.Stats] they give all seven metrics of client-go's workqueue:
 //
 //	workqueue_adds_total                     Added
-//	workqueue_depth                          Stats: Ready + Dirty
+//	workqueue_depth                          Stats: Ready + Dirty, or DepthByPriority
 //	workqueue_queue_duration_seconds         Dispatched
 //	workqueue_work_duration_seconds          Done
 //	workqueue_retries_total                  Delayed
@@ -132,11 +146,15 @@ func notNegative[N int | time.Duration](field string, n N) error {
 type Hooks[K comparable] struct {
 	// Added reports that an addition made a key ready or dirty. An addition that changes nothing is not reported. A delayed or debounced
 	// addition is reported when it is due. So, once the calls have returned, the depth is the number of Added calls minus that of
-	// Dispatched calls, except for canceled keys.
-	Added func(key K)
+	// Dispatched calls, except for canceled keys. With Raised, that also holds for each priority.
+	Added func(key K, priority int)
 
-	// Dispatched reports that a worker got a key, and how long the key was ready. Delays and the previous attempt do not count.
-	Dispatched func(key K, waited time.Duration)
+	// Raised reports that an addition has changed the priority of a key that was ready or dirty.
+	Raised func(key K, from, to int)
+
+	// Dispatched reports that a worker got a key, and how long the key had waited: since the addition that made it ready or dirty. So the
+	// rest of an attempt counts, if the key was added during it, and delays do not.
+	Dispatched func(key K, priority int, waited time.Duration)
 
 	// Done reports that a worker is done with a key, and how long the key was in process.
 	Done func(key K, took time.Duration)
@@ -153,30 +171,63 @@ type Hooks[K comparable] struct {
 	StrayDone func(key K)
 }
 
-// Interface is the plain queue: the methods that a worker loop needs. Its method set equals that of client-go's
-// TypedInterface.
-type Interface[K comparable] interface {
-	Add(key K)
-	Len() int
-	Get() (key K, shutdown bool)
-	Done(key K)
-	ShutDown()
-	ShutDownWithDrain()
-	ShuttingDown() bool
+// recovered logs a panic of the caller's function that is named. It is deferred around the call.
+func (c *Config[K]) recovered(function string) {
+	if v := recover(); v != nil {
+		c.Logger.Error("a function of the Config panicked", "queue", c.Name, "function", function,
+			"error", &panicError{value: v}, "stack", string(debug.Stack()))
+	}
 }
 
-// DelayingInterface is an [Interface] that can add a key later. Its method set equals that of client-go's
-// TypedDelayingInterface.
-type DelayingInterface[K comparable] interface {
-	Interface[K]
-	AddAfter(key K, d time.Duration)
+// guarded returns c with functions that do not panic.
+func (c Config[K]) guarded() Config[K] {
+	log := &Config[K]{Name: c.Name, Logger: c.Logger}
+	if group := c.Group; group != nil {
+		c.Group = func(key K) string {
+			defer log.recovered("Group")
+			return group(key)
+		}
+	}
+	hooks := c.Hooks
+	c.Hooks.Added = guard2(log, "Hooks.Added", hooks.Added)
+	c.Hooks.Raised = guard3(log, "Hooks.Raised", hooks.Raised)
+	c.Hooks.Dispatched = guard3(log, "Hooks.Dispatched", hooks.Dispatched)
+	c.Hooks.Done = guard2(log, "Hooks.Done", hooks.Done)
+	c.Hooks.Delayed = guard2(log, "Hooks.Delayed", hooks.Delayed)
+	c.Hooks.Parked = guard2(log, "Hooks.Parked", hooks.Parked)
+	c.Hooks.StrayDone = guard(log, "Hooks.StrayDone", hooks.StrayDone)
+	return c
 }
 
-// RateLimitingInterface is a [DelayingInterface] that can add a key after a backoff. Its method set equals that of client-go's
-// TypedRateLimitingInterface.
-type RateLimitingInterface[K comparable] interface {
-	DelayingInterface[K]
-	AddRateLimited(key K)
-	Forget(key K)
-	NumRequeues(key K) int
+// guard returns a hook that does not panic. A nil hook stays nil.
+func guard[K comparable](log *Config[K], name string, hook func(K)) func(K) {
+	if hook == nil {
+		return nil
+	}
+	return func(key K) {
+		defer log.recovered(name)
+		hook(key)
+	}
+}
+
+// guard2 is guard for a hook with two arguments.
+func guard2[K comparable, V int | time.Duration](log *Config[K], name string, hook func(K, V)) func(K, V) {
+	if hook == nil {
+		return nil
+	}
+	return func(key K, v V) {
+		defer log.recovered(name)
+		hook(key, v)
+	}
+}
+
+// guard3 is guard for a hook with three arguments.
+func guard3[K comparable, V int | time.Duration](log *Config[K], name string, hook func(K, int, V)) func(K, int, V) {
+	if hook == nil {
+		return nil
+	}
+	return func(key K, priority int, v V) {
+		defer log.recovered(name)
+		hook(key, priority, v)
+	}
 }

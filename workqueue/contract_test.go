@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/workqueue"
 )
-
-var discard = slog.New(slog.DiscardHandler)
 
 // The test reads the tables in the documentation of Queue and plays each cell on a queue.
 func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
@@ -39,35 +38,43 @@ func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
 	calls := []struct {
 		column string
 		name   string
-		do     func(q queue, limiter *settableLimiter, log *strings.Builder) string
+		do     func(q queue, limiter *countingLimiter[string], log *strings.Builder) string
 	}{
-		{"Add", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.Add("k"); return "" }},
-		{"Add", "AddAfter of no time", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.AddAfter("k", 0); return "" }},
-		{"AddAfter(t)", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.AddAfter("k", wait/2); return "" }},
-		{"AddRateLimited", "", func(q queue, limiter *settableLimiter, _ *strings.Builder) string {
+		{"Add", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { q.Add("k"); return "" }},
+		{"Add", "AddAfter of no time", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { q.AddAfter("k", 0); return "" }},
+		{"AddAfter(t)", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string {
+			q.AddAfter("k", wait/2)
+			return ""
+		}},
+		{"AddRateLimited", "", func(q queue, limiter *countingLimiter[string], _ *strings.Builder) string {
 			limiter.d = wait / 2
 			q.AddRateLimited("k")
 			return ""
 		}},
-		{"AddRateLimited", "with After", func(q queue, _ *settableLimiter, _ *strings.Builder) string { backoff(q, wait/2); return "" }},
-		{"AddRateLimited", "with At", func(q queue, _ *settableLimiter, _ *strings.Builder) string {
+		{"AddRateLimited", "with After", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { backoff(q, wait/2); return "" }},
+		{"AddRateLimited", "with At", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string {
 			q.AddWith("k", workqueue.AddOptions{RateLimited: true, At: time.Now().Add(wait / 2)})
 			return ""
 		}},
-		{"wake-up due", "", func(queue, *settableLimiter, *strings.Builder) string { sleep(wait); return "" }},
-		{"backoff due", "", func(queue, *settableLimiter, *strings.Builder) string { sleep(later); return "" }},
-		{"Take", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { _, ok := tryGet(q); return answer(ok) }},
-		{"Done", "", func(q queue, _ *settableLimiter, log *strings.Builder) string {
+		{"wake-up due", "", func(queue, *countingLimiter[string], *strings.Builder) string { sleep(wait); return "" }},
+		{"backoff due", "", func(queue, *countingLimiter[string], *strings.Builder) string { sleep(later); return "" }},
+		{"Take", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string {
+			_, ok := tryGet(q)
+			return fmt.Sprint(ok)
+		}},
+		{"Done", "", func(q queue, _ *countingLimiter[string], log *strings.Builder) string {
 			q.Done("k")
 			if log.Len() > 0 {
 				return "reported"
 			}
 			return ""
 		}},
-		{"Forget", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.Forget("k"); return "" }},
-		{"Cancel", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { return answer(q.Cancel("k")) }},
-		{"DropParked", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { return answer(q.DropParked("k")) }},
-		{"ShutDown", "", func(q queue, _ *settableLimiter, _ *strings.Builder) string { q.ShutDown(); return "" }},
+		{"Forget", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { q.Forget("k"); return "" }},
+		{"Cancel", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { return fmt.Sprint(q.Cancel("k")) }},
+		{"DropParked", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string {
+			return fmt.Sprint(q.DropParked("k"))
+		}},
+		{"ShutDown", "", func(q queue, _ *countingLimiter[string], _ *strings.Builder) string { q.ShutDown(); return "" }},
 	}
 
 	tables := contractTables(t)
@@ -87,7 +94,7 @@ func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s %s", state, call.column, call.name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var log strings.Builder
-					limiter := &settableLimiter{d: wait}
+					limiter := &countingLimiter[string]{d: wait}
 					cfg := workqueue.Config[string]{RateLimiter: limiter, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 					if base == "parked" {
 						cfg.MaxAttempts = 1
@@ -149,9 +156,6 @@ func TestEveryCellOfTheContractTablesHolds(t *testing.T) {
 	}
 }
 
-// answer is what a call answers.
-func answer(ok bool) string { return fmt.Sprint(ok) }
-
 // assertDeadlines checks that the only key has a wake-up and a backoff in these times; 0 is none.
 func assertDeadlines(t *testing.T, q *workqueue.Queue[string], wakeUp, backoff time.Duration) {
 	t.Helper()
@@ -171,12 +175,6 @@ func assertDeadlines(t *testing.T, q *workqueue.Queue[string], wakeUp, backoff t
 		assert.Equal(t, wakeUp, scheduledIn(q))
 	}
 }
-
-type settableLimiter struct{ d time.Duration }
-
-func (l *settableLimiter) When(string) time.Duration { return l.d }
-func (*settableLimiter) Forget(string)               {}
-func (*settableLimiter) NumRequeues(string) int      { return 0 }
 
 // stateOf names the state of the only key, without its deadlines.
 func stateOf(q *workqueue.Queue[string]) string {
@@ -242,4 +240,76 @@ func cellsOf(line string, starts []int) (cells []string) {
 		cells = append(cells, strings.TrimSpace(line[from:to]))
 	}
 	return cells
+}
+
+// The test reads the table in the documentation of AddRateLimited and plays each row.
+func TestEveryRowOfTheCountTableHolds(t *testing.T) {
+	const delay = 100 * time.Millisecond // that the limiter chooses, the second time a different one
+	rows := map[string]struct {
+		before func(t *testing.T, q *workqueue.Queue[string])
+		opts   workqueue.AddOptions
+		next   time.Duration // of the limiter
+	}{
+		"first, or after the latest backoff": {before: func(t *testing.T, q *workqueue.Queue[string]) {
+			fail(t, q)
+			sleep(delay)
+			q.TryTake()
+		}, next: 2 * delay},
+		"before the end of the latest one":   {before: func(t *testing.T, q *workqueue.Queue[string]) { fail(t, q); sleep(delay / 4) }, next: 2 * delay},
+		"before it, with a delay of its own": {before: func(t *testing.T, q *workqueue.Queue[string]) { fail(t, q); sleep(delay / 4) }, opts: workqueue.AddOptions{After: 3 * delay, Replace: true}},
+		"while the key is parked": {before: func(t *testing.T, q *workqueue.Queue[string]) {
+			q.TryTake()
+			q.Park("k", "")
+			q.Done("k")
+		}},
+		"an attempt that an event has brought": {before: func(t *testing.T, q *workqueue.Queue[string]) { fail(t, q); sleep(delay / 4); q.Add("k"); q.TryTake() }, next: 2 * delay},
+	}
+	cells := map[string][]string{}
+	for line := range strings.Lines(string(must(os.ReadFile("failures.go")))) {
+		if fields := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(strings.TrimPrefix(line, "//")), -1); len(fields) == 5 {
+			cells[fields[0]] = fields[1:]
+		}
+	}
+	cells["an attempt that an event has brought"] = cells["before the end of the latest one"]
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter := &countingLimiter[string]{d: delay}
+				q := must(workqueue.New(workqueue.Config[string]{RateLimiter: limiter}))
+				q.Add("k")
+				row.before(t, q)
+				info, _ := q.Info("k")
+				requeues, whens, latest := q.NumRequeues("k"), limiter.whens, time.Until(info.BackoffUntil)
+				limiter.d, row.opts.RateLimited = row.next, true
+				q.AddWith("k", row.opts)
+				after, _ := q.Info("k")
+				change := map[bool]string{true: "+1", false: "same"}
+				got := []string{
+					change[after.Failures > info.Failures], change[q.NumRequeues("k") > requeues],
+					map[bool]string{true: "asked", false: "not asked"}[limiter.whens > whens],
+				}
+				require.Len(t, cells[name], 4, "there is no such row")
+				assert.Equal(t, cells[name][:3], got)
+				switch until := time.Until(after.Next); cells[name][3] {
+				case "after its delay":
+					assert.Equal(t, row.next, until)
+				case "at that end, or after its delay if that is earlier":
+					assert.Equal(t, latest, until)
+					limiter.d = 1
+					q.AddRateLimited("k")
+					assert.EqualValues(t, 1, scheduledIn(q))
+				case "the same, or after its delay with AddOptions.Replace":
+					assert.Equal(t, row.opts.After, until)
+				case "never":
+					assert.Zero(t, after.Next)
+				default:
+					t.Error("no such cell: " + cells[name][3])
+				}
+			})
+		})
+		delete(cells, name)
+	}
+	delete(cells, "the failure comes")
+	delete(cells, "-----------------")
+	assert.Empty(t, cells, "these rows are not played")
 }

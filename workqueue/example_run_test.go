@@ -62,23 +62,21 @@ func ExampleItem() {
 
 // Snapshot shows what the queue does, and why.
 func ExampleKeyInfo() {
-	q, err := workqueue.New(workqueue.Config[string]{MaxAttempts: 2})
+	q, err := workqueue.New(workqueue.Config[string]{})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	q.AddWith("paris", workqueue.AddOptions{After: time.Hour, Reason: "certificate expires"})
 	q.AddWith("berlin", workqueue.AddOptions{Reason: "created"})
-	for range 2 {
-		q.AddWith("atlantis", workqueue.AddOptions{RateLimited: true, After: time.Minute, Reason: "no such city"})
-	}
+	q.Park("atlantis", "no such city")
 	for _, info := range q.Snapshot() {
 		fmt.Println(info.State, info.Key, info.Failures, info.Reasons[len(info.Reasons)-1].Text)
 	}
 	// Output:
 	// Ready berlin 0 created
 	// Delayed paris 0 certificate expires
-	// Parked atlantis 2 no such city
+	// Parked atlantis 1 no such city
 }
 
 // The reasons of a key are those of its last additions, with their times.
@@ -117,7 +115,7 @@ func ExampleState() {
 func ExampleHooks() {
 	adds, retries := 0, 0
 	q, err := workqueue.New(workqueue.Config[string]{Hooks: workqueue.Hooks[string]{
-		Added:   func(string) { adds++ },
+		Added:   func(string, int) { adds++ },
 		Delayed: func(string, time.Duration) { retries++ },
 		Done:    func(key string, took time.Duration) { fmt.Println(key, took < time.Minute) },
 	}})

@@ -64,13 +64,13 @@ func ExampleQueue_AddWith() {
 		for _, k := range q.Snapshot() {
 			fmt.Println(again, k.State, k.Failures, k.Reasons[0].Text)
 		}
-		q.Add(site.Key) // an attempt before the hour takes its place
+		q.Add(site.Key) // an attempt before the hour is over: its failure does not count
 	}
-	fmt.Println(q.Stats().Delayed)
+	fmt.Println(q.NumRequeues("berlin"))
 	// Output:
 	// true Delayed 1 quota
-	// false Parked 2 quota
-	// 0
+	// true Delayed 1 quota
+	// 2
 }
 
 // Drain ends the intake and waits for the workers, as long as its context allows.
@@ -152,4 +152,26 @@ func ExampleWithMaxWaitRateLimiter() {
 	r := workqueue.NewWithMaxWaitRateLimiter(workqueue.NewItemFastSlowRateLimiter[string](time.Second, time.Hour, 1), time.Minute)
 	fmt.Println(r.When("a"), r.When("a"))
 	// Output: 1s 1m0s
+}
+
+// Totals are what a queue has done since it was made, for an adapter to a monitoring system.
+func ExampleQueue_Totals() {
+	q, err := workqueue.New(workqueue.Config[string]{Timestamps: true})
+	if err != nil {
+		panic(err)
+	}
+	q.Add("berlin")
+	q.Add("berlin") // is ready already
+	q.Add("rome")
+	item, _ := q.TryTake()
+	item.Done()
+
+	var totals workqueue.Totals = q.Totals()
+	var waited workqueue.Histogram = totals.Waited
+	fmt.Println(totals.Added, "added,", waited.Count(), "dispatched,", totals.Worked.Count(), "done")
+	fmt.Println("bounds from", waited.Bounds[0], "to", waited.Bounds[len(waited.Bounds)-1])
+
+	// Output:
+	// 2 added, 1 dispatched, 1 done
+	// bounds from 10ns to 16m40s
 }

@@ -5,15 +5,13 @@ import (
 	"iter"
 	"slices"
 	"time"
-
-	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
 )
 
 // Len returns the number of ready keys. Keys in process and keys that are only scheduled do not count.
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Len()
+	return q.line.len()
 }
 
 // Stats counts the keys of a [Queue] at one moment.
@@ -23,7 +21,9 @@ type Stats struct {
 	Dirty      int // in process, and added again meanwhile
 	Delayed    int // with a deadline; such a key may also be ready, in process, or parked
 	Parked     int // with a spent budget
-	Remembered int // known only for past failures
+	Remembered int // in no other state, but with failures that count
+
+	Paused bool // between Pause and Resume: no ready key is dispatched
 
 	// Unfinished is the total time for which the keys in process have been in process, and LongestRunning is the longest of these
 	// times. Both are 0 without Config.Timestamps.
@@ -36,20 +36,35 @@ func (q *Queue[K]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Ready: q.line.Len(), InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.Len(),
-		Parked: q.parked.Len(), Remembered: q.memory.Len(),
+		Ready: q.line.len(), InProcess: q.inProcess, Dirty: q.dirty, Delayed: q.schedule.len(),
+		Parked: q.parked.len(), Remembered: q.remembered.len(), Paused: q.paused,
 	}
-	if first := q.busy.Head(); first != nil {
+	if first := q.busy.head(); first != nil {
 		now := q.now()
-		s.LongestRunning = time.Duration(now - first.Since)
-		for e := range q.busy.All() {
-			s.Unfinished += time.Duration(now - e.Since)
+		s.LongestRunning = time.Duration(now - first.since)
+		for e := range q.busy.all() {
+			s.Unfinished += time.Duration(now - e.since)
 		}
 	}
 	return s
 }
 
-// KeyInfo is what a [Queue] knows about a key.
+// DepthByPriority returns how many keys are ready or dirty, by priority. Recently used priorities are there with a depth of 0, and so is
+// priority 0.
+func (q *Queue[K]) DepthByPriority() map[int]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.line.prioritized() {
+		return map[int]int{0: q.line.len() + q.dirty}
+	}
+	depths := make(map[int]int, len(q.line.levels))
+	for _, lv := range q.line.levels {
+		depths[lv.priority] = lv.n + lv.dirty
+	}
+	return depths
+}
+
+// KeyInfo describes a key of a [Queue].
 type KeyInfo[K comparable] struct {
 	Key   K
 	State State
@@ -61,31 +76,13 @@ type KeyInfo[K comparable] struct {
 	Priority   int
 	Group      string
 
-	Failures     int       // since the key was last forgotten
-	FirstFailure time.Time // the first of these; zero if there is none
+	Failures     int       // the failures that count since the key was last forgotten
+	FirstFailure time.Time // the first failure since then; zero if there is none
+	BackoffUntil time.Time // the end of the latest backoff, even if it was dropped or has passed: failures before it do not count
 	Reasons      []Reason  // the latest ones, the oldest first
 }
 
-// State is the state of a key in a [Queue].
-type State int
-
-const (
-	Ready      State = iota + 1 // waits for a worker
-	InProcess                   // was dispatched, and is not done
-	Delayed                     // has a deadline and is in no other state
-	Parked                      // has spent its budget
-	Remembered                  // is known only for past failures
-)
-
-// String returns the name of s.
-func (s State) String() string {
-	if s < Ready || s > Remembered {
-		return "Unknown"
-	}
-	return [...]string{"Ready", "InProcess", "Delayed", "Parked", "Remembered"}[s-1]
-}
-
-// Snapshot returns every key that the queue knows, all as they were at one moment. It sorts them by state: Delayed keys in the order in
+// Snapshot returns every key of the queue, all as they were at one moment. It sorts them by state: Delayed keys in the order in
 // which they are due, the others in the order in which they entered their state. It holds the lock while it copies the keys, tens of
 // milliseconds for 100,000 of them, and does the rest without the lock. [Queue.All] never holds the lock for long.
 func (q *Queue[K]) Snapshot() []KeyInfo[K] {
@@ -100,12 +97,12 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 	return infos
 }
 
-// All iterates over the keys that the queue knows, in no particular order. It holds the lock for at most 128 keys at a time, so it delays
+// All iterates over the keys of the queue, in no particular order. It holds the lock for at most 128 keys at a time, so it delays
 // no other call for long. It describes each key as of a different moment. A key that is in the queue all the time is yielded once. A key
 // that is removed and added again during the iteration may be yielded twice, or not at all.
 func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	return func(yield func(KeyInfo[K]) bool) {
-		copies := make([]keyCopy[K], 0, entry.ChunkSize)
+		copies := make([]keyCopy[K], 0, chunkSize)
 		for n, more := 0, true; more; n++ {
 			copies, more = q.copyChunk(n, copies[:0])
 			for _, c := range copies {
@@ -117,11 +114,11 @@ func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	}
 }
 
-// Info describes one key. It returns false if the queue does not know the key: the key has no pending work and no remembered failures.
+// Info describes one key. It returns false if the key is not in the queue: it has no pending work and no remembered failures.
 func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries.Get(key)
+	e := q.entries.get(key)
 	if e == nil {
 		q.mu.Unlock()
 		return KeyInfo[K]{}, false
@@ -135,21 +132,21 @@ func (q *Queue[K]) Info(key K) (KeyInfo[K], bool) {
 func (q *Queue[K]) infoOf(c keyCopy[K]) KeyInfo[K] {
 	info := c.info
 	info.Since, info.Next, info.QuietUntil = q.time(c.since), q.time(c.next), q.time(c.quietAt)
-	info.FirstFailure = q.time(c.failedAt)
+	info.FirstFailure, info.BackoffUntil = q.time(c.failedAt), q.time(c.paced)
 	return info
 }
 
 // keyCopy is a KeyInfo with times of the queue, and its rank within its state.
 type keyCopy[K comparable] struct {
-	info                           KeyInfo[K]
-	since, next, quietAt, failedAt int64
-	due                            int64 // 0 unless Delayed
-	rank                           uint64
+	info                                  KeyInfo[K]
+	since, next, quietAt, failedAt, paced int64
+	due                                   int64 // 0 unless Delayed
+	rank                                  uint64
 }
 
 func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	q.mu.Lock()
-	n := q.entries.Len()
+	n := q.entries.len()
 	q.mu.Unlock()
 	if n == 0 {
 		return nil
@@ -158,51 +155,53 @@ func (q *Queue[K]) copyKeys() []keyCopy[K] {
 	copies := make([]keyCopy[K], 0, n)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for e := range q.entries.All() {
+	for e := range q.entries.all() {
 		copies = append(copies, q.copyLocked(e))
 	}
 	return copies
 }
 
-// copyChunk appends copies of the entries in use of chunk n. It returns false if there is no such chunk.
+// copyChunk appends copies of the entries in use of chunk n. An entry stays in its chunk. It returns false if there is no such chunk.
 func (q *Queue[K]) copyChunk(n int, copies []keyCopy[K]) ([]keyCopy[K], bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	entries, more := q.entries.Chunk(n)
-	for i := range entries {
-		if e := &entries[i]; e.Number != 0 {
+	chunks := q.entries.pool.chunks
+	if n >= len(chunks) {
+		return copies, false
+	}
+	for i := range chunks[n].entries {
+		if e := &chunks[n].entries[i]; e.state != 0 {
 			copies = append(copies, q.copyLocked(e))
 		}
 	}
-	return copies, more
+	return copies, true
 }
 
 // copyLocked returns a copy of e.
-func (q *Queue[K]) copyLocked(e *entry.Entry[K]) keyCopy[K] {
+func (q *Queue[K]) copyLocked(e *entry[K]) keyCopy[K] {
 	info := KeyInfo[K]{
-		Key: e.Key, State: publicStates[e.State], Dirty: e.Dirty, Priority: e.Priority, Group: e.GroupName(),
-		Failures: int(e.Failures), Reasons: reasonsOf(e),
+		Key: e.key, State: e.state, Dirty: e.dirty, Priority: e.priority, Group: e.groupName(),
+		Failures: int(e.failures), Reasons: e.reasons.list(),
 	}
-	c := keyCopy[K]{info, e.Since, e.Next(), e.QuietAt, e.FailedAt, 0, e.Rank()}
-	if e.State == entry.Resting {
-		c.due = e.Due()
+	c := keyCopy[K]{info, e.since, e.nextAttempt(), e.quietUntil, e.firstFailure, e.backoffUntil, 0, e.rank()}
+	if e.state == Delayed {
+		c.due = e.due()
 	}
-	if !q.cfg.Timestamps && e.State != entry.Parked && e.State != entry.Remembered {
+	if !q.cfg.Timestamps && e.state != Parked && e.state != Remembered {
 		c.since = 0
 	}
 	return c
 }
 
-var publicStates = [...]State{
-	entry.Resting: Delayed, entry.Remembered: Remembered, entry.Ready: Ready, entry.Processing: InProcess, entry.Parked: Parked,
-}
-
 // Ready returns the keys that [Queue.TryTake] would return now, one after the other. It omits the keys of a group beyond its
-// limit, and ignores Config.DispatchLimit. It holds the lock while it copies the order.
+// limit, and ignores Config.DispatchLimit. It is empty while the queue is paused. It holds the lock while it copies the order.
 func (q *Queue[K]) Ready() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.line.Keys()
+	if q.paused {
+		return nil
+	}
+	return q.line.keys()
 }
 
 // Totals is what a [Queue] has done since [New].
@@ -210,7 +209,7 @@ type Totals struct {
 	Added   uint64 // additions that made a key ready or dirty: see Hooks.Added
 	Delayed uint64 // additions with a delay, and failures that did not spend the budget of their key: see Hooks.Delayed
 
-	// Waited has, for each dispatch, how long the key had been ready. Worked has, for each Done, how long the key had been in process. Both
+	// Waited has, for each dispatch, how long the key had waited: see Hooks.Dispatched. Worked has, for each Done, how long the key had been in process. Both
 	// are empty without Config.Timestamps.
 	Waited, Worked Histogram
 }
@@ -245,13 +244,13 @@ const (
 	firstBound = 10 * time.Nanosecond
 )
 
-// tally is a Histogram that is being counted. The lock of the queue guards it.
-type tally struct {
+// durations is a Histogram that is being counted. The lock of the queue guards it.
+type durations struct {
 	counts [bounds + 1]uint64
 	sum    time.Duration
 }
 
-func (t *tally) add(d time.Duration) {
+func (t *durations) add(d time.Duration) {
 	i := 0
 	for bound := firstBound; i < bounds && d > bound; bound *= 10 {
 		i++
@@ -260,8 +259,8 @@ func (t *tally) add(d time.Duration) {
 	t.sum += d
 }
 
-func (t *tally) histogram() Histogram {
-	h := Histogram{Bounds: make([]time.Duration, bounds), Counts: append([]uint64(nil), t.counts[:]...), Sum: t.sum}
+func (d *durations) histogram() Histogram {
+	h := Histogram{Bounds: make([]time.Duration, bounds), Counts: append([]uint64(nil), d.counts[:]...), Sum: d.sum}
 	bound := firstBound
 	for i := range h.Bounds {
 		h.Bounds[i] = bound
@@ -279,7 +278,7 @@ func (q *Queue[K]) OldestReady() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	oldest := q.line.Oldest(func() {
+	oldest := q.line.oldest(func() {
 		if n++; n%batch == 0 {
 			q.mu.Unlock()
 			q.mu.Lock()

@@ -16,7 +16,7 @@ import (
 type RateLimiter[K comparable] interface {
 	// When counts one more failure of key and returns how long key must wait.
 	When(key K) time.Duration
-	// Forget drops what is known about key, because it succeeded or the caller gave up on it.
+	// Forget drops the failures of key, because it succeeded or the caller gave up on it.
 	Forget(key K)
 	// NumRequeues returns how often When was called for key since it was last forgotten. A Queue does not call it.
 	NumRequeues(key K) int

@@ -3,35 +3,19 @@ package workqueue_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/workqueue"
 )
-
-func prio(p int) workqueue.AddOptions { return workqueue.AddOptions{Priority: p} }
-
-// takeAll hands out all that may be, without Done.
-func takeAll(q *workqueue.Queue[string]) (keys []string) {
-	for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
-		keys = append(keys, k)
-	}
-	return keys
-}
-
-// finishAll hands out all that is ready, one after the other.
-func finishAll(q *workqueue.Queue[string]) (keys []string) {
-	for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
-		keys = append(keys, k)
-		q.Forget(k)
-		q.Done(k)
-	}
-	return keys
-}
 
 func TestWithoutAgingHigherPriorityAlwaysComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -109,82 +93,6 @@ func TestDefaultAgingIsTenSeconds(t *testing.T) {
 	})
 }
 
-func TestPriorityIsKeptOnRequeue(t *testing.T) {
-	requeue := map[string]func(*workqueue.Queue[string]){
-		"added while in process": func(q *workqueue.Queue[string]) { q.Add("k") },
-		"by AddRateLimited":      func(q *workqueue.Queue[string]) { q.AddRateLimited("k") },
-		"by AddAfter":            func(q *workqueue.Queue[string]) { q.AddAfter("k", time.Second) },
-		"by AddAfter, at once":   func(q *workqueue.Queue[string]) { q.AddAfter("k", 0) },
-	}
-	for name, again := range requeue {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
-				q.AddWith("k", prio(3))
-				tryGet(q)
-				again(q)
-				q.Done("k")
-				q.AddWith("lower", prio(2))
-				time.Sleep(time.Second)
-				synctest.Wait()
-				require.Equal(t, []string{"k", "lower"}, finishAll(q))
-
-				q.AddWith("lower", prio(2))
-				q.Add("k")
-				require.Equal(t, []string{"lower", "k"}, finishAll(q), "dropped when nothing was left to do")
-			})
-		})
-	}
-}
-
-func TestNegativePriorityIsKeptOnRequeueAndRaisedByAdd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := must(workqueue.New(workqueue.Config[string]{Aging: -1}))
-		q.AddWith("k", prio(-3))
-		tryGet(q)
-		q.AddAfter("k", time.Second)
-		q.Done("k")
-		time.Sleep(time.Second)
-		synctest.Wait()
-		require.Equal(t, -3, q.Snapshot()[0].Priority)
-		q.Add("k")
-		require.Equal(t, 0, q.Snapshot()[0].Priority)
-	})
-}
-
-func TestLaterAddNeverLowersPriority(t *testing.T) {
-	states := map[string]func(*workqueue.Queue[string]){
-		"ready":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)) },
-		"delayed":    func(q *workqueue.Queue[string]) { q.AddWith("k", workqueue.AddOptions{Priority: 1, After: time.Hour}) },
-		"in process": func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); tryGet(q) },
-		"dirty":      func(q *workqueue.Queue[string]) { q.AddWith("k", prio(1)); tryGet(q); q.Add("k") },
-		"parked": func(q *workqueue.Queue[string]) {
-			q.AddWith("k", workqueue.AddOptions{Priority: 1, RateLimited: true})
-		},
-	}
-	for name, enter := range states {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := must(workqueue.New(workqueue.Config[string]{Aging: -1, MaxAttempts: 1, Logger: discard}))
-				enter(q)
-				q.AddWith("k", prio(0))
-				q.AddWith("k", prio(-5))
-				require.Equal(t, 1, q.Snapshot()[0].Priority)
-				q.AddWith("k", prio(2))
-				require.Equal(t, 2, q.Snapshot()[0].Priority)
-				require.NoError(t, q.CheckInvariants())
-				q.Done("k")
-				q.AddWith("before", prio(2))
-				q.AddWith("after", prio(1))
-				if name != "in process" && name != "dirty" {
-					require.Equal(t, []string{"k", "before", "after"}, finishAll(q))
-				}
-				q.ShutDown()
-			})
-		})
-	}
-}
-
 // A raised key moves to the place that it would have if it had always had the priority: its waiting time counts.
 func TestRaisedKeyKeepsItsWaitingTime(t *testing.T) {
 	for _, aging := range []time.Duration{-1, time.Second} {
@@ -238,4 +146,231 @@ func TestMoreThanSixteenPrioritiesAreSeparateAndReleased(t *testing.T) {
 	require.Equal(t, want, finishAll(q))
 	require.NoError(t, q.CheckInvariants())
 	require.LessOrEqual(t, q.Levels(), 16)
+}
+
+func TestGroupsTakeTurnsWithinPriority(t *testing.T) {
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, Aging: -1}))
+	for _, k := range []string{"a1", "a2", "a3", "b1", "c1", "b2"} {
+		q.Add(k)
+	}
+	q.AddWith("a0", prio(1))
+	require.Equal(t, []string{"a0", "a1", "b1", "c1", "a2", "b2", "a3"}, takeAll(q))
+	require.NoError(t, q.CheckInvariants())
+}
+
+// infoOf returns the Info of a key that q has.
+func infoOf(q *workqueue.Queue[string], key string) workqueue.KeyInfo[string] {
+	info, _ := q.Info(key)
+	return info
+}
+
+func by(group string) workqueue.AddOptions { return workqueue.AddOptions{Group: group} }
+
+// A bulk job changes many keys, and then others change a few, some of them among the many.
+func TestGroupsOfAdditionsTakeTurns(t *testing.T) {
+	q := must(workqueue.New(workqueue.Config[string]{}))
+	q.Add("plain")
+	for i := range 100 {
+		q.AddWith(fmt.Sprint("bulk ", i), by("job"))
+	}
+	q.AddWith("site", by("ann"))
+	q.AddWith("bulk 90", by("ann"))
+	q.AddWith("bulk 91", by("bob"))
+	q.AddWith("bulk 92", workqueue.AddOptions{Group: "ann", Priority: 1})
+	q.AddWith("site", by("job")) // which has many
+	q.AddWith("bulk 93", by("eve"))
+	assert.Equal(t, "eve", infoOf(q, "bulk 93").Group, "a new group")
+	q.AddWith("plain", by("kim"))
+	assert.Equal(t, "kim", infoOf(q, "plain").Group, "a key without a group")
+	q.Add("bulk 91") // of no group
+	require.NoError(t, q.CheckInvariants())
+	assert.Equal(t, "bob", infoOf(q, "bulk 91").Group)
+	require.Equal(t, []string{"bulk 92", "bulk 0", "bulk 90", "bulk 91", "bulk 93", "plain", "bulk 1", "site", "bulk 2"}, takeAll(q)[:9])
+	require.NoError(t, q.CheckInvariants())
+}
+
+func TestKeyInProcessAndScheduledKeyChangeTheirGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := must(workqueue.New(workqueue.Config[string]{MaxAttempts: 1}))
+		group := func(key string) string {
+			t.Helper()
+			require.NoError(t, q.CheckInvariants())
+			return infoOf(q, key).Group
+		}
+		q.AddWith("a", by("job"))
+		q.AddWith("b", workqueue.AddOptions{After: time.Hour, Group: "job"})
+		require.Equal(t, []string{"a"}, takeAll(q))
+		for i := range 3 {
+			q.AddWith(fmt.Sprint("bulk ", i), by("job"))
+		}
+		q.AddWith("a", by("ann"))
+		assert.Equal(t, "ann", group("a"), "of a key in process, which is dirty now")
+		q.AddWith("a", by("job"))
+		assert.Equal(t, "ann", group("a"), "the job has more keys")
+		q.AddWith("b", by("bob"))
+		assert.Equal(t, "bob", group("b"))
+		q.Done("a")
+		assert.Equal(t, []string{"bulk 0", "b", "a", "bulk 1", "bulk 2"}, takeAll(q))
+		q.AddRateLimited("b")
+		q.Done("b")
+		assert.Equal(t, "bob", group("b"), "of a parked key")
+		q.AddWith("b", by("ann"))
+		assert.Equal(t, "ann", group("b"))
+		for _, key := range takeAll(q) {
+			q.Forget(key)
+			q.Done(key)
+		}
+		q.Cancel("b") // its wake-up
+		q.Add("b")
+		assert.Empty(t, group("b"), "of a key that has left the queue, and is new")
+	})
+}
+
+func TestGroupOfAdditionReplacesConfigGroup(t *testing.T) {
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter}))
+	q.Add("a1")
+	q.AddWith("a2", by("z"))
+	q.Add("a3")
+	assert.Equal(t, "a", infoOf(q, "a1").Group)
+	assert.Equal(t, "z", infoOf(q, "a2").Group)
+	require.Equal(t, []string{"a1", "a2", "a3"}, takeAll(q))
+	require.NoError(t, q.CheckInvariants())
+	limited := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 1}))
+	assert.PanicsWithValue(t, "workqueue: AddWith: Group cannot be set together with Config.GroupLimit", func() { limited.AddWith("a", by("z")) })
+	assert.Zero(t, limited.Len())
+}
+
+// Random additions with groups and priorities break no invariant, lose no key, and leave no memory behind.
+func TestRandomGroupsOfAdditions(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			cfg := workqueue.Config[string]{MaxAttempts: 2, Timestamps: seed%2 == 0}
+			if seed%3 == 0 {
+				cfg.Group = byLetter
+			}
+			q := must(workqueue.New(cfg))
+			added, inProcess := map[string]bool{}, []string{}
+			for range 200 {
+				key := string(rune('a' + random.IntN(12)))
+				opts := workqueue.AddOptions{Group: []string{"", "x", "y", "z"}[random.IntN(4)], Priority: random.IntN(3) - 1}
+				switch random.IntN(8) {
+				case 0, 1, 2:
+					q.AddWith(key, opts)
+					added[key] = true
+				case 3:
+					opts.After = time.Duration(random.IntN(3)) * time.Second
+					q.AddWith(key, opts)
+					added[key] = true
+				case 4, 5:
+					if key, ok := tryGet(q); ok {
+						delete(added, key)
+						inProcess = append(inProcess, key)
+					}
+				case 6:
+					if len(inProcess) > 0 {
+						key := inProcess[0]
+						inProcess = inProcess[1:]
+						if opts.RateLimited = random.IntN(2) == 0; opts.RateLimited {
+							if q.AddWith(key, opts) {
+								added[key] = true
+							}
+						} else {
+							q.Forget(key)
+						}
+						q.Done(key)
+					}
+				case 7:
+					time.Sleep(time.Second)
+				}
+				require.NoError(t, q.CheckInvariants(), "seed %d", seed)
+			}
+			for _, key := range inProcess {
+				q.Done(key)
+			}
+			time.Sleep(time.Hour)
+			for _, key := range finishAll(q) {
+				delete(added, key)
+			}
+			for key := range added {
+				assert.Equal(t, workqueue.Parked, infoOf(q, key).State, "seed %d: %s is lost", seed, key)
+			}
+			require.NoError(t, q.CheckInvariants(), "seed %d", seed)
+		})
+	}
+}
+
+// Each Done of a group at its limit unblocks one more worker, even if several Dones come before the first worker wakes up.
+func TestEachFreedGroupSlotWakesItsOwnWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: 3}))
+		for i := range 9 {
+			q.Add(fmt.Sprint("a", i))
+		}
+		first := takeAll(q)
+		require.Len(t, first, 3)
+		got := make(chan string, 9)
+		for range 4 {
+			go func() {
+				k, _ := q.Get()
+				got <- k
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, got)
+		for _, k := range first {
+			q.Done(k)
+		}
+		synctest.Wait()
+		require.Len(t, got, 3)
+		require.True(t, q.Cancel("a6"))
+		q.Done(<-got)
+		synctest.Wait()
+		require.Len(t, got, 3, "the fourth worker got the last place")
+		require.NoError(t, q.CheckInvariants())
+		q.ShutDown()
+	})
+}
+
+func TestGroupLimitHoldsUnderLoad(t *testing.T) {
+	const limit = 2
+	q := must(workqueue.New(workqueue.Config[string]{Group: byLetter, GroupLimit: limit}))
+	var working [3]atomic.Int32
+	var done atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for k, shutdown := q.Get(); !shutdown; k, shutdown = q.Get() {
+				assert.LessOrEqual(t, working[k[0]-'a'].Add(1), int32(limit))
+				done.Add(1)
+				working[k[0]-'a'].Add(-1)
+				q.Done(k)
+			}
+		})
+	}
+	for i := range 3000 {
+		q.AddWith(fmt.Sprintf("%c%d", 'a'+i%3, i), prio(i%5))
+	}
+	require.NoError(t, q.Drain(t.Context()))
+	wg.Wait()
+	require.EqualValues(t, 3000, done.Load())
+	require.NoError(t, q.CheckInvariants())
+}
+
+func TestMemoryOfGroupsAndRaisedKeysIsReleased(t *testing.T) {
+	for _, group := range []func(int) string{nil, func(k int) string { return fmt.Sprint(k) }} {
+		q := must(workqueue.New(workqueue.Config[int]{Group: group}))
+		for i := range 30_000 {
+			q.AddWith(i, prio(i%3))
+		}
+		for i := range 10_000 { // each in its own group
+			q.AddWith(3*i, prio(2))
+		}
+		require.GreaterOrEqual(t, q.Kept(), 30_000)
+		for k, ok := tryGet(q); ok; k, ok = tryGet(q) {
+			q.Done(k)
+		}
+		require.LessOrEqual(t, q.Kept(), 4096)
+		require.NoError(t, q.CheckInvariants())
+	}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-
-	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
-	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
 )
 
 // ErrShutDown reports that the queue was shut down. [Queue.Take] returns it when nothing is left to dispatch, and [Queue.Drain] when a call
@@ -14,8 +11,8 @@ import (
 var ErrShutDown = errors.New("workqueue: the queue is shut down")
 
 // ShutDown ends the intake: it drops all wake-ups and backoffs, and later additions have no effect. Keys in their quiet time
-// become ready or dirty. Workers still get all ready and dirty keys; then Take and Get report the shutdown. Parked keys and
-// counts of failures stay. ShutDown does not wait for workers, and it releases all calls of Drain. It may be called again.
+// become ready or dirty. Workers still get all ready and dirty keys, unless the queue is paused; then Take and Get report the shutdown. Parked
+// keys and counts of failures stay. ShutDown does not wait for workers, and it releases all calls of Drain. It may be called again.
 func (q *Queue[K]) ShutDown() {
 	q.mu.Lock()
 	q.beginShutDownLocked()
@@ -33,9 +30,11 @@ func (q *Queue[K]) ShutDownWithDrain() {
 }
 
 // Drain ends the intake, as ShutDown does, and waits until every key that is ready, in process, or dirty is done. Workers must keep calling
-// Take and Done in other goroutines. Drain then returns nil. If a later call of ShutDown releases it, it returns [ErrShutDown]. If ctx ends
-// first, it returns an error that wraps the cause and says how much is left. If several of these have happened, nil takes precedence, then
-// ErrShutDown. Drains may run concurrently, and none releases another.
+// Take and Done in other goroutines. Drain also waits until the calls of Hooks.Added and RateLimiter.Forget that the time has brought have
+// returned: after Drain, the queue calls them only for calls of yours. Drain then returns nil. If a later call of ShutDown releases it, it
+// returns [ErrShutDown]. If ctx ends first, it returns an error that wraps the cause and says how much is left. If several of these have
+// happened, nil takes precedence, then ErrShutDown. Drains may run concurrently, and none releases another. If the queue is paused, Drain does
+// not wait for ready keys, which stay.
 func (q *Queue[K]) Drain(ctx context.Context) error {
 	q.mu.Lock()
 	q.beginShutDownLocked()
@@ -59,7 +58,7 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	}
 	// Several may have happened, and select chooses any of them.
 	q.mu.Lock()
-	wasIdle, wasReleased, ready, inProcess := q.idle != idle, q.released != released, q.line.Len(), q.inProcess
+	wasIdle, wasReleased, ready, inProcess := q.idle != idle, q.released != released, q.line.len(), q.inProcess
 	q.mu.Unlock()
 	switch {
 	case wasIdle:
@@ -70,8 +69,9 @@ func (q *Queue[K]) Drain(ctx context.Context) error {
 	return fmt.Errorf("workqueue: drain %s: %d keys ready, %d in process: %w", q.cfg.Name, ready, inProcess, context.Cause(ctx))
 }
 
-// WaitIdle waits until the queue is idle: until no key is ready, in process, or in its quiet time. Wake-ups and backoffs do not
-// count; [Queue.Stats] counts them. If ctx ends first, WaitIdle returns its cause. If both have happened, it returns nil.
+// WaitIdle waits until the queue is idle: until no key is ready, in process, or in its quiet time, and no hook is called for a key that was
+// due. Wake-ups and backoffs do not count; [Queue.Stats] counts them. If ctx ends first, WaitIdle returns its cause. If both have happened,
+// it returns nil.
 func (q *Queue[K]) WaitIdle(ctx context.Context) error {
 	q.mu.Lock()
 	idle := q.waitIdleLocked()
@@ -120,55 +120,55 @@ func (q *Queue[K]) endDeadlines() {
 // endSome ends a batch of deadlines, and reports whether there are more. Keys in their quiet time become ready or dirty, in the order in
 // which their quiet times would have ended. Until the last quiet time has ended, the queue is neither idle nor over.
 func (q *Queue[K]) endSome() (more bool) {
-	var added []K
-	var wake []*waiters.Waiter
+	var added []addition[K]
+	var wake []*waiter
 	q.mu.Lock()
-	for i := 0; i < batch && q.schedule.Len() > 0; i++ {
+	for i := 0; i < batch && q.schedule.len() > 0; i++ {
 		e := q.nextToEndLocked()
-		if e.QuietAt != 0 && e.QuietAt == e.Due() {
+		if e.quietUntil != 0 && e.quietUntil == e.due() {
 			w, changed := q.makeReadyLocked(e)
 			if w != nil {
 				wake = append(wake, w)
 			}
 			if changed && q.cfg.Hooks.Added != nil {
-				added = append(added, e.Key)
+				added = append(added, addition[K]{e.key, e.priority})
 			}
 		}
-		e.WakeAt = 0
-		if e.RetryAt != 0 {
-			e.RetryAt = 0
+		e.wakeAt = 0
+		if e.retryAt != 0 {
+			e.retryAt = 0
 		}
 		q.rescheduleLocked(e) // a quiet key whose turn comes later stays
-		q.restLocked(e)
+		q.settleLocked(e)
 	}
-	if more = q.schedule.Len() > 0; !more {
-		q.schedule.Release()
-		wake = append(wake, q.waiters.Clear()...) // to see whether they must stop
+	if more = q.schedule.len() > 0; !more {
+		q.schedule.release()
+		wake = append(wake, q.waiters.clear()...) // to see whether they must stop
 	}
-	q.mu.Unlock()
-	wakeAll(wake)
-	q.tellAdded(added)
+	q.unlockAndNotify(wake, added, nil)
 	return more
 }
 
 // nextToEndLocked returns an entry whose deadlines end next: the first one while there are quiet keys, because their order counts.
-func (q *Queue[K]) nextToEndLocked() *entry.Entry[K] {
+func (q *Queue[K]) nextToEndLocked() *entry[K] {
 	if q.quiet == 0 {
-		return q.schedule.Last()
+		return q.schedule.last()
 	}
-	e, _ := q.schedule.First()
+	e, _ := q.schedule.first()
 	return e
 }
 
-// isOverLocked reports whether the queue is shut down and no key is ready or will be, except for dirty keys.
-func (q *Queue[K]) isOverLocked() bool { return q.shutdown && q.line.Len() == 0 && q.quiet == 0 }
+// isOverLocked reports whether the queue is shut down and no key is ready or will be, except for dirty keys, or it is paused.
+func (q *Queue[K]) isOverLocked() bool {
+	return q.shutdown && (q.paused || q.line.len() == 0 && q.quiet == 0)
+}
 
-// endedLocked removes all workers from the list if the queue is over. The caller wakes them, to see whether they must stop.
-func (q *Queue[K]) endedLocked() []*waiters.Waiter {
+// waitersToEndLocked removes all workers from the list if the queue is over. The caller wakes them, to see whether they must stop.
+func (q *Queue[K]) waitersToEndLocked() []*waiter {
 	if !q.isOverLocked() {
 		return nil
 	}
-	return q.waiters.Clear()
+	return q.waiters.clear()
 }
 
 // waitIdleLocked returns a channel that is closed when the queue is idle, or nil if it is idle now.
@@ -192,7 +192,9 @@ func (q *Queue[K]) idleLocked() chan struct{} {
 	return idle
 }
 
-func (q *Queue[K]) isIdleLocked() bool { return q.line.Len() == 0 && q.inProcess == 0 && q.quiet == 0 }
+func (q *Queue[K]) isIdleLocked() bool {
+	return (q.line.len() == 0 || q.paused && q.shutdown) && q.inProcess == 0 && q.quiet == 0 && q.notifying == 0
+}
 
 // announce closes c, unless it is nil.
 func announce(c chan struct{}) {

@@ -5,40 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/outcome"
 	"github.com/setpoint-go/setpoint/workqueue"
 )
-
-// countingLimiter is a limiter of a user: it counts for itself.
-type countingLimiter struct {
-	mu     sync.Mutex
-	counts map[string]int
-	delay  func(n int) time.Duration
-}
-
-func (l *countingLimiter) When(key string) time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.counts[key]++
-	return l.delay(l.counts[key])
-}
-
-func (l *countingLimiter) Forget(key string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.counts, key)
-}
-
-func (l *countingLimiter) NumRequeues(key string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.counts[key]
-}
 
 func doubling(n int) time.Duration { return 5 * time.Millisecond << (n - 1) }
 
@@ -53,7 +29,7 @@ func atOnce(n int) time.Duration {
 // specConfigs are the configurations that the model is compared with.
 func specConfigs() map[string]specRules {
 	counting := func(delay func(int) time.Duration) func() specLimiter[string] {
-		return func() specLimiter[string] { return &countingLimiter{counts: map[string]int{}, delay: delay} }
+		return func() specLimiter[string] { return &countingLimiter[string]{delay: delay} }
 	}
 	const second = time.Second
 	return map[string]specRules{
@@ -92,12 +68,14 @@ type specSubject struct {
 
 	mu sync.Mutex // guards the following
 
-	told                    []string // since the last comparison
+	hooks                   []string // since the last comparison
 	getters, ended, stopped int
 	drains, idlers          int
 	drained                 [3]int
 	idled                   [2]int
 	strange                 []string
+
+	endRun func() // ends the Run under way; nil without one
 }
 
 var errSpecEnough = errors.New("enough")
@@ -106,17 +84,18 @@ func newSpecSubject(rules specRules) *specSubject {
 	s := &specSubject{rules: rules}
 	cfg := workqueue.Config[string]{
 		MaxAttempts: rules.attempts, MaxElapsed: rules.elapsed, Debounce: rules.debounce, DebounceLimit: rules.limit,
-		Aging: rules.aging, GroupLimit: rules.groupLimit, Timestamps: rules.timestamps, Logger: discard,
+		Aging: rules.aging, GroupLimit: rules.groupLimit, Timestamps: rules.timestamps, Logger: slog.New(specLog{s}),
 		Hooks: workqueue.Hooks[string]{
-			Added:     func(key string) { s.tell("added ", key) },
-			Delayed:   func(key string, d time.Duration) { s.tell("delayed ", key, d) },
-			Parked:    func(key string, attempts int) { s.tell("parked ", key, attempts) },
-			StrayDone: func(key string) { s.tell("stray ", key) },
+			Added:     func(key string, p int) { s.hook("added ", key, " at ", p) },
+			Raised:    func(key string, from, to int) { s.hook("raised ", key, " from ", from, " to ", to) },
+			Delayed:   func(key string, d time.Duration) { s.hook("delayed ", key, d) },
+			Parked:    func(key string, attempts int) { s.hook("parked ", key, attempts) },
+			StrayDone: func(key string) { s.hook("stray ", key) },
 		},
 	}
 	if rules.timestamps { // these hooks need them
-		cfg.Hooks.Dispatched = func(key string, d time.Duration) { s.tell("dispatched ", key, d) }
-		cfg.Hooks.Done = func(key string, d time.Duration) { s.tell("done ", key, d) }
+		cfg.Hooks.Dispatched = func(key string, p int, d time.Duration) { s.hook("dispatched ", key, " at ", p, " ", d) }
+		cfg.Hooks.Done = func(key string, d time.Duration) { s.hook("done ", key, d) }
 	}
 	if rules.groups {
 		cfg.Group = groupOf
@@ -129,23 +108,23 @@ func newSpecSubject(rules specRules) *specSubject {
 	return s
 }
 
-func (s *specSubject) tell(what ...any) {
+func (s *specSubject) hook(what ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = append(s.told, fmt.Sprint(what...))
+	s.hooks = append(s.hooks, fmt.Sprint(what...))
 }
 
-// compared forgets what the hooks were told.
+// compared forgets the calls of hooks.
 func (s *specSubject) compared() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.told = nil
+	s.hooks = nil
 }
 
 // call makes a call, and returns what it answers.
 func (s *specSubject) call(c specCall) string {
 	q := s.q
-	opts := workqueue.AddOptions{Policy: c.policy, Priority: c.priority, Reason: c.reason()}
+	opts := workqueue.AddOptions{Replace: c.replace, Priority: c.priority, PrioritySet: c.set, Reason: c.reason()}
 	switch c.what {
 	case "Add":
 		q.Add(c.key)
@@ -167,9 +146,8 @@ func (s *specSubject) call(c specCall) string {
 	case "AddWith RateLimited After":
 		opts.RateLimited, opts.After = true, cmp.Or(c.delay, -1)
 		return fmt.Sprint(q.AddWith(c.key, opts))
-	case "AddWith Final":
-		opts.Final, opts.After = true, c.delay
-		return fmt.Sprint(q.AddWith(c.key, opts))
+	case "Park":
+		q.Park(c.key, c.reason())
 	case "Forget":
 		q.Forget(c.key)
 	case "Cancel":
@@ -180,12 +158,16 @@ func (s *specSubject) call(c specCall) string {
 		return specItem(q.TryTake())
 	case "TryTakeKey":
 		return specItem(q.TryTakeKey(c.key))
-	case "Run nil", "Run stop", "Run error", "Run Goexit":
+	case "Run nil", "Run stop", "Run error", "Run Goexit", "Run panic", "Run permanent", "Run after", "Run not yet", "Run soon", "Run conflict":
 		return s.run(c.what)
 	case "DropParked":
 		return fmt.Sprint(q.DropParked(c.key))
 	case "ShutDown":
 		q.ShutDown()
+	case "Pause":
+		q.Pause()
+	case "Resume":
+		q.Resume()
 	case "Drain":
 		s.count(&s.drains, 1)
 		go func() { // ends when the drain does; the run ends all of them
@@ -208,7 +190,7 @@ func (s *specSubject) call(c specCall) string {
 		return specEnd(q.Drain(newScripted(context.Background(), func() { q.ShutDown(); q.Done(c.key) })))
 	case "Take":
 		s.count(&s.getters, 1)
-		go s.getter() // ends with a key, or when it is told to
+		go s.getter() // ends with a key, or with its context or the shutdown
 	case "end contexts":
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -245,6 +227,26 @@ func specReasons(reasons []workqueue.Reason) (texts []string) {
 	return texts
 }
 
+// specConflict is a conflict.
+type specConflict struct{}
+
+func (specConflict) Error() string  { return "stale" }
+func (specConflict) Conflict() bool { return true }
+
+// specLog ends the Run that logs the end of an attempt.
+type specLog struct{ s *specSubject }
+
+func (l specLog) Enabled(context.Context, slog.Level) bool { return true }
+func (l specLog) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l specLog) WithGroup(string) slog.Handler            { return l }
+
+func (l specLog) Handle(context.Context, slog.Record) error {
+	if l.s.endRun != nil {
+		l.s.endRun()
+	}
+	return nil
+}
+
 // run works on one key with a Run whose context ends meanwhile.
 func (s *specSubject) run(what string) (worked string) {
 	if len(s.q.Ready()) == 0 { // or it would wait
@@ -254,14 +256,28 @@ func (s *specSubject) run(what string) (worked string) {
 	defer cancel()
 	err := s.q.Run(ctx, 1, func(ctx context.Context, item workqueue.Item[string]) error {
 		worked = item.Key
-		cancel()
+		s.endRun = cancel // when the result is logged, and so has been applied
 		switch what {
 		case "Run nil":
+			cancel()
 			return nil
 		case "Run stop":
-			return fmt.Errorf("get: %w", ctx.Err())
+			cancel()
+			return &outcome.PermanentError{Err: specConflict{}} // an error of a stop, whatever it says
 		case "Run Goexit":
 			runtime.Goexit()
+		case "Run panic":
+			panic(specConflict{})
+		case "Run permanent":
+			return fmt.Errorf("%w", &outcome.PermanentError{Err: errors.New("gone")})
+		case "Run after":
+			return &outcome.AfterError{Err: errors.New("busy"), Delay: 3 * time.Second}
+		case "Run not yet":
+			return &outcome.NotYetError{Err: errors.New("waiting")}
+		case "Run soon":
+			return &outcome.NotYetError{Err: errors.New("waiting"), Delay: 2 * time.Second}
+		case "Run conflict":
+			return fmt.Errorf("%w", specConflict{})
 		}
 		return errors.New("broken")
 	})
@@ -273,7 +289,12 @@ func (s *specSubject) run(what string) (worked string) {
 
 func (s *specSubject) getter() {
 	if s.rules.get {
-		_, shutdown := s.q.Get()
+		var shutdown bool
+		if s.rules.debounce > 0 { // both forms in some of the configurations
+			_, shutdown = s.q.GetItem()
+		} else {
+			_, shutdown = s.q.Get()
+		}
 		s.count(&s.getters, -1)
 		if shutdown {
 			s.count(&s.ended, 1)
@@ -328,13 +349,10 @@ func (s *specSubject) String() string {
 	stats := s.q.Stats()
 	parked := []string{}
 	for _, i := range infos {
-		if i.Failures != s.q.NumRequeues(i.Key) {
-			fmt.Fprintf(&b, "Snapshot says %d failures of %s, NumRequeues %d\n", i.Failures, i.Key, s.q.NumRequeues(i.Key))
-		}
 		if i.State == workqueue.Parked {
 			parked = append(parked, i.Key)
 		}
-		writeKey(&b, i, specReasons(i.Reasons), s.q.ShuttingDown())
+		writeKey(&b, i, s.q.NumRequeues(i.Key), specReasons(i.Reasons), s.q.ShuttingDown())
 	}
 	if got := s.q.Parked(); !slices.Equal(got, parked) {
 		fmt.Fprintf(&b, "Parked says %v, Snapshot %v\n", got, parked)
@@ -354,9 +372,9 @@ func (s *specSubject) String() string {
 	ready := append([]string{}, s.q.Ready()...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	writeRest(&b, stats, ready, s.q.ShuttingDown(), idle, s.told)
+	writeRest(&b, stats, s.q.DepthByPriority(), s.q.Totals(), s.q.OldestReady(), ready, s.q.ShuttingDown(), idle, s.hooks)
 	writeNumbers(&b, "\nwaiting getters, drains, idlers", s.getters, s.drains, s.idlers)
-	writeNumbers(&b, "getters told, stopped", s.ended, s.stopped)
+	writeNumbers(&b, "getters ended, stopped", s.ended, s.stopped)
 	writeNumbers(&b, "drained", s.drained[:]...)
 	writeNumbers(&b, "idled", s.idled[:]...)
 	for _, text := range s.strange {

@@ -17,9 +17,9 @@ import (
 	"github.com/setpoint-go/setpoint/workqueue"
 )
 
-// Producers add numbers of a key, workers note the highest number that they know to have been added before they got
+// Producers add numbers of a key, workers note the highest number that had been added before they got
 // the key. No two workers have the same key, and at the end each key was looked at after its last Add.
-func TestNoKeyIsLostOrHandedOutTwiceUnderLoad(t *testing.T) {
+func TestNoKeyIsLostOrDispatchedTwiceUnderLoad(t *testing.T) {
 	threes := func(k int) string { return fmt.Sprint(k % 3) }
 	for name, cfg := range map[string]workqueue.Config[int]{
 		"plain":    {},
@@ -37,8 +37,8 @@ func stress(t *testing.T, cfg workqueue.Config[int], priorities bool) {
 	var depth atomic.Int64
 	cfg.RateLimiter = workqueue.NewItemFastSlowRateLimiter[int](0, time.Microsecond, 1)
 	if cfg.Timestamps {
-		cfg.Hooks.Added = func(int) { depth.Add(1) }
-		cfg.Hooks.Dispatched = func(int, time.Duration) { depth.Add(-1) }
+		cfg.Hooks.Added = func(int, int) { depth.Add(1) }
+		cfg.Hooks.Dispatched = func(int, int, time.Duration) { depth.Add(-1) }
 	}
 	q := must(workqueue.New(cfg))
 	add := q.Add
@@ -102,7 +102,7 @@ func stress(t *testing.T, cfg workqueue.Config[int], priorities bool) {
 		assert.Equal(t, added[k].Load(), seen[k].Load(), "key %d", k)
 	}
 	require.NoError(t, q.CheckInvariants())
-	// The timer may still be on its way to tell of the last key that it has added.
+	// The timer may not have called the hook of the last key yet.
 	require.Eventually(t, func() bool { return depth.Load() == 0 }, time.Minute, time.Millisecond)
 	require.Equal(t, workqueue.Stats{}, q.Stats())
 }

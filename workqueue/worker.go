@@ -2,21 +2,17 @@ package workqueue
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/workqueue/internal/entry"
-	"github.com/setpoint-go/setpoint/workqueue/internal/waiters"
+	"golang.org/x/time/rate"
 )
 
-// Item is a key that was dispatched to a worker, with what the queue knows about it. It may be copied. Its methods are safe for
+// Item is a key that was dispatched to a worker, with what the queue has recorded about it. It may be copied. Its methods are safe for
 // concurrent use.
 type Item[K comparable] struct {
 	Key          K
-	Attempt      int       // 1 plus the number of failures since the key was last forgotten
-	FirstFailure time.Time // the first of these failures; zero if there is none
+	Attempt      int       // 1 plus the number of failures that count since the key was last forgotten: see Queue.AddRateLimited
+	FirstFailure time.Time // the first failure since then; zero if there is none
 	Priority     int
 	Reasons      []Reason // why the key was added, the oldest first
 
@@ -62,12 +58,12 @@ func (q *Queue[K]) TryTake() (item Item[K], ok bool) {
 func (q *Queue[K]) TryTakeKey(key K) (item Item[K], ok bool) {
 	checkKey(key)
 	q.mu.Lock()
-	e := q.entries.Get(key)
-	if e == nil || e.State != entry.Ready || !q.line.MayStart(e) || !q.mayDispatchLocked() {
+	e := q.entries.get(key)
+	if e == nil || e.state != Ready || !q.line.mayStart(e.group) || !q.mayDispatchLocked() {
 		q.mu.Unlock()
 		return item, false
 	}
-	q.line.Remove(e)
+	q.line.remove(e)
 	q.takenLocked(e)
 	q.dispatch(e, &item)
 	return item, true
@@ -81,6 +77,12 @@ func (q *Queue[K]) Get() (key K, shutdown bool) {
 	return key, result != gotKey
 }
 
+// GetItem is Get that also says what the queue has recorded about the key. The caller calls [Item.Done], or Done with its key.
+func (q *Queue[K]) GetItem() (item Item[K], shutdown bool) {
+	_, result := q.wait(nil, &item, false)
+	return item, result != gotKey
+}
+
 // result says how a wait ended.
 type result int
 
@@ -90,8 +92,8 @@ const (
 	gotCanceled
 )
 
-// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, the queue is over only when no key is
-// dirty. wait fills in item, unless item is nil.
+// wait waits until a key may be dispatched, the queue is over, or done is closed. With dirtyToo, a queue that is not paused is over only when
+// no key is dirty. wait fills in item, unless item is nil.
 func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key K, r result) {
 	q.mu.Lock()
 	for {
@@ -99,26 +101,26 @@ func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key
 		case <-done: // it may have been closed while this worker slept or waited for the lock
 			other := q.waiterToWakeLocked() // instead of this one, if it was woken
 			q.mu.Unlock()
-			wake(other)
+			other.wake()
 			return key, gotCanceled
 		default:
 		}
 		if e := q.takeLocked(); e != nil {
 			return q.dispatch(e, item), gotKey
 		}
-		if q.isOverLocked() && !(dirtyToo && q.dirty > 0) {
+		if q.isOverLocked() && (q.paused || !dirtyToo || q.dirty == 0) {
 			q.mu.Unlock()
 			return key, gotShutdown
 		}
-		w := q.waiters.Add()
+		w := q.waiters.add()
 		q.mu.Unlock()
 
 		canceled := false
 		if done == nil {
-			<-w.Signal
+			<-w.signal
 		} else {
 			select {
-			case <-w.Signal:
+			case <-w.signal:
 			case <-done:
 				canceled = true
 			}
@@ -127,10 +129,10 @@ func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key
 		q.mu.Lock()
 		switch {
 		case !canceled:
-			q.waiters.Reuse(w)
-		case w.Listed():
-			q.waiters.Remove(w)
-			q.waiters.Reuse(w)
+			q.waiters.reuse(w)
+		case w.listed:
+			q.waiters.remove(w)
+			q.waiters.reuse(w)
 		default:
 			// The waiter was woken as well. The value may not have been sent yet, so the waiter is not reused.
 		}
@@ -139,15 +141,22 @@ func (q *Queue[K]) wait(done <-chan struct{}, item *Item[K], dirtyToo bool) (key
 
 // Done reports that the work on the item has ended. Only the first call has an effect, and it never affects a later dispatch of the same
 // key.
-func (i Item[K]) Done() {
+func (i Item[K]) Done() { i.end(false) }
+
+// Skip is [Item.Done] for work that has not begun, for example because another replica has the key. Config.DispatchLimit gets the token of
+// the dispatch back, so it limits only the work that begins. In all else, Skip is Done: hooks, Totals, and reports of failures in
+// between do not distinguish the two.
+func (i Item[K]) Skip() { i.end(true) }
+
+func (i Item[K]) end(skipped bool) {
 	q := i.queue
 	q.mu.Lock()
 	e := q.dispatchedLocked(i.Key)
-	if e == nil || e.State != entry.Processing || e.Number != i.number {
+	if e == nil || e.state != InProcess || e.number != i.number {
 		q.mu.Unlock()
 		return
 	}
-	q.done(e)
+	q.done(e, skipped)
 }
 
 // Done reports that the work on key has ended. If key was added in the meantime, it becomes ready again, at the end of the line. Done of a
@@ -156,8 +165,8 @@ func (q *Queue[K]) Done(key K) {
 	checkKey(key)
 	q.mu.Lock()
 	e := q.dispatchedLocked(key)
-	if e != nil && e.State == entry.Processing {
-		q.done(e)
+	if e != nil && e.state == InProcess {
+		q.done(e, false)
 		return
 	}
 	q.mu.Unlock()
@@ -165,23 +174,23 @@ func (q *Queue[K]) Done(key K) {
 		q.cfg.Hooks.StrayDone(key)
 		return
 	}
-	q.cfg.Logger.Error("workqueue: Done of a key that is not in process", "queue", q.cfg.Name, "key", key)
+	q.cfg.Logger.Error("Done was called for a key that is not in process", "queue", q.cfg.Name, "key", key)
 }
 
 // dispatchedLocked returns the entry of key. If key was not dispatched, the entry is nil or in another state.
-func (q *Queue[K]) dispatchedLocked(key K) *entry.Entry[K] {
-	if e := q.last; e != nil && e.Key == key {
+func (q *Queue[K]) dispatchedLocked(key K) *entry[K] {
+	if e := q.last; e != nil && e.key == key {
 		return e
 	}
-	return q.entries.Get(key)
+	return q.entries.get(key)
 }
 
 // takeLocked takes the next entry out of its line, or returns nil if none may be dispatched. The caller calls dispatch next.
-func (q *Queue[K]) takeLocked() *entry.Entry[K] {
+func (q *Queue[K]) takeLocked() *entry[K] {
 	if !q.mayDispatchLocked() {
 		return nil
 	}
-	e := q.line.Pop()
+	e := q.line.pop()
 	if e != nil {
 		q.takenLocked(e)
 	}
@@ -189,84 +198,90 @@ func (q *Queue[K]) takeLocked() *entry.Entry[K] {
 }
 
 // takenLocked records that e was taken out of its line.
-func (q *Queue[K]) takenLocked(e *entry.Entry[K]) {
-	q.line.Begin(e)
-	q.enterLocked(e, entry.Processing)
+func (q *Queue[K]) takenLocked(e *entry[K]) {
+	q.line.begin(e)
+	q.enterLocked(e, InProcess)
+	e.raised = false
 	q.inProcess++
 	q.last = e
 }
 
 // dispatch completes the dispatch of e, which was taken: it fills in item, unless item is nil, releases the lock, and calls the hook. It
 // returns the key of e.
-func (q *Queue[K]) dispatch(e *entry.Entry[K], item *Item[K]) K {
-	key := e.Key
+func (q *Queue[K]) dispatch(e *entry[K], item *Item[K]) K {
+	key := e.key
 	if item != nil {
 		*item = Item[K]{
-			Key: key, Attempt: int(e.Failures) + 1, FirstFailure: q.time(e.FailedAt), Priority: e.Priority, Reasons: reasonsOf(e),
-			queue: q, number: e.Number,
+			Key: key, Attempt: int(e.failures) + 1, FirstFailure: q.time(e.firstFailure), Priority: e.priority, Reasons: e.reasons.list(),
+			queue: q, number: e.number,
 		}
 	}
 	var waited int64
-	if q.cfg.Timestamps {
+	priority := 0
+	if q.cfg.Timestamps { // on if the hook needs it
+		priority = e.priority
 		now := q.now()
-		waited, e.Since = now-e.Since, now
+		waited, e.since, e.addedAt = now-e.addedAt, now, 0
 		q.waited.add(time.Duration(waited))
-		q.busy.Push(e)
+		q.busy.push(e)
 	}
-	var w *waiters.Waiter
+	var w *waiter
 	if q.cfg.DispatchLimit != nil {
 		w = q.waiterToWakeLocked() // another worker, to wait for the limit
 	}
-	ended := q.endedLocked()
+	ended := q.waitersToEndLocked()
 	q.mu.Unlock()
-	wake(w)
+	w.wake()
 	wakeAll(ended)
 	if q.cfg.Hooks.Dispatched != nil {
-		q.cfg.Hooks.Dispatched(key, time.Duration(waited))
+		q.cfg.Hooks.Dispatched(key, priority, time.Duration(waited))
 	}
 	return key
 }
 
-// done ends the work on e and releases the lock.
-func (q *Queue[K]) done(e *entry.Entry[K]) {
-	key := e.Key
+// done ends the work on e, which has not begun if skipped, and releases the lock.
+func (q *Queue[K]) done(e *entry[K], skipped bool) {
+	key := e.key
 	var took int64
 	if q.cfg.Timestamps {
 		now := q.now()
-		took, e.Since = now-e.Since, now
+		took, e.since = now-e.since, now
 		q.worked.add(time.Duration(took))
-		q.busy.Remove(e)
+		q.busy.remove(e)
 	}
 	q.inProcess--
 	if q.last == e {
 		q.last = nil
 	}
-	freed := q.line.End(e)
+	freed := q.line.end(e)
 	parkedAfter := 0
-	var w, other *waiters.Waiter
-	q.enterLocked(e, entry.Resting)
+	var w, other *waiter
+	q.enterLocked(e, Delayed)
 	switch {
-	case e.Dirty:
-		e.Dirty = false
-		q.dirty--
-		if e.Spent {
+	case e.dirty:
+		q.cleanLocked(e)
+		if e.spent {
 			q.reviveLocked(e)
 		}
 		q.lineUpLocked(e)
 		w = q.waiterToWakeLocked()
-	case e.Spent:
-		parkedAfter = int(e.Failures)
+	case e.spent:
+		parkedAfter = int(e.failures)
 		q.parkLocked(e)
 	default:
-		q.restLocked(e)
+		q.settleLocked(e)
+	}
+	if skipped && q.limit != nil {
+		q.limit.putBack(time.Now())
+		freed = true
 	}
 	if freed {
 		other = q.waiterToWakeLocked()
 	}
 	idle := q.idleLocked()
 	q.mu.Unlock()
-	wake(w)
-	wake(other)
+	w.wake()
+	other.wake()
 	announce(idle)
 	if q.cfg.Hooks.Done != nil {
 		q.cfg.Hooks.Done(key, time.Duration(took))
@@ -276,10 +291,10 @@ func (q *Queue[K]) done(e *entry.Entry[K]) {
 	}
 }
 
-// mayDispatchLocked reports whether the limit allows a dispatch, if a key may be dispatched. If not, it makes sure that a worker wakes up
-// in time.
+// mayDispatchLocked reports whether the queue is not paused and the limit allows a dispatch, if a key may be dispatched. If not, it makes sure
+// that a worker wakes up in time.
 func (q *Queue[K]) mayDispatchLocked() bool {
-	return q.rate == nil || q.line.Available() && q.rate.Allow(time.Now())
+	return !q.paused && (q.limit == nil || q.line.available() && q.limit.allow(time.Now()))
 }
 
 // dispatchAllowed runs when the limit allows a dispatch again.
@@ -287,88 +302,135 @@ func (q *Queue[K]) dispatchAllowed() {
 	q.mu.Lock()
 	w := q.waiterToWakeLocked()
 	q.mu.Unlock()
-	wake(w)
+	w.wake()
 }
 
-// errGoexit is the failure of work that called runtime.Goexit.
-var errGoexit = errors.New("work called runtime.Goexit")
+// waiter is a worker that waits for a key.
+type waiter struct {
+	signal chan struct{} // gets one value for each removal of the waiter by pop or clear, sent without the lock
 
-// Run starts the given number of workers. Each takes an item, calls work with ctx, and calls Done. Before the Done, it
-//
-//   - calls Forget if work returned nil;
-//   - adds the key again without counting a failure, if ctx has ended and work returned an error that wraps its cause or its Err. This
-//     is a graceful stop: the key keeps its count and its priority, is not debounced, and is ready for the next Run. After a shutdown it is
-//     not added;
-//   - counts and logs a failure if work returned any other error, with its text as the reason. The key comes back after a
-//     backoff, or is parked;
-//   - counts a failure in the same way if work called runtime.Goexit, and starts another worker.
-//
-// When ctx has ended, or Take would return [ErrShutDown], Run waits for the calls of work that have not ended, and returns nil.
-// Run does not recover a panic of work: the process ends. It panics if workers is not positive or work is nil.
-func (q *Queue[K]) Run(ctx context.Context, workers int, work func(ctx context.Context, item Item[K]) error) error {
-	if workers <= 0 {
-		panic("workqueue: Run: the number of workers is not positive")
-	}
-	if work == nil {
-		panic("workqueue: Run: work is nil")
-	}
-	var running sync.WaitGroup
-	var worker func()
-	worker = func() {
-		for {
-			item, err := q.Take(ctx)
-			if err != nil {
-				return
-			}
-			// A Goexit cannot be stopped. Another worker replaces this one.
-			q.runOne(ctx, item, work, func() { running.Go(worker) })
-		}
-	}
-	for range workers {
-		// A worker. It ends when ctx ends or the queue is over; Run waits for it.
-		running.Go(worker)
-	}
-	running.Wait()
-	return nil
+	prev, next *waiter
+	listed     bool
 }
 
-// runOne works on item. If work ends the goroutine, it calls replace after the Done.
-func (q *Queue[K]) runOne(ctx context.Context, item Item[K], work func(context.Context, Item[K]) error, replace func()) {
-	returned, exits := false, false
-	defer func() {
-		if exits {
-			replace()
-		}
-	}()
-	defer item.Done()
-	defer func() {
-		if returned {
-			return
-		}
-		if v := recover(); v != nil {
-			panic(v) // recover was needed only to distinguish a panic from a Goexit
-		}
-		exits = true
-		q.failed(ctx, item, errGoexit)
-	}()
-	err := work(ctx, item)
-	returned = true
-	switch {
-	case err == nil:
-		q.Forget(item.Key)
-	case ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, ctx.Err())):
-		q.add(item.Key, 0, immediate, AddOptions{Priority: item.Priority})
-	default:
-		q.failed(ctx, item, err)
+// wake signals that the worker should look for a key again. It gives the worker no key: a worker that is already awake may take the key first,
+// which is cheaper than handing it over. A nil waiter is nobody. wake never blocks: the channel has one slot.
+func (w *waiter) wake() {
+	if w != nil {
+		w.signal <- struct{}{}
 	}
 }
 
-// failed counts and logs a failure.
-func (q *Queue[K]) failed(ctx context.Context, item Item[K], err error) {
-	level, message := slog.LevelWarn, "workqueue: work failed"
-	if !q.AddWith(item.Key, AddOptions{RateLimited: true, Reason: err.Error()}) {
-		level, message = slog.LevelError, "workqueue: work failed, not retried"
+// wakeAll wakes all of ws.
+func wakeAll(ws []*waiter) {
+	for _, w := range ws {
+		w.wake()
 	}
-	q.cfg.Logger.LogAttrs(ctx, level, message,
-		slog.String("queue", q.cfg.Name), slog.Any("key", item.Key), slog.Int("attempt", item.Attempt), slog.Any("error", err))
+}
+
+// waiterList is a list of waiters, the longest waiting first, and a stock of waiters to reuse. The zero value is empty.
+type waiterList struct {
+	first, last *waiter
+	stock       *waiter // linked by next
+}
+
+// empty reports whether no worker waits.
+func (l *waiterList) empty() bool { return l.first == nil }
+
+// add puts a waiter at the end of the list.
+func (l *waiterList) add() *waiter {
+	w := l.stock
+	if w != nil {
+		l.stock = w.next
+	} else {
+		w = &waiter{signal: make(chan struct{}, 1)}
+	}
+	w.prev, w.next, w.listed = l.last, nil, true
+	if l.last != nil {
+		l.last.next = w
+	} else {
+		l.first = w
+	}
+	l.last = w
+	return w
+}
+
+// remove removes a listed waiter, which gets no signal.
+func (l *waiterList) remove(w *waiter) {
+	if w.prev != nil {
+		w.prev.next = w.next
+	} else {
+		l.first = w.next
+	}
+	if w.next != nil {
+		w.next.prev = w.prev
+	} else {
+		l.last = w.prev
+	}
+	w.prev, w.next, w.listed = nil, nil, false
+}
+
+// pop removes the longest waiting waiter, and returns it for the caller to wake. It returns nil if there is none.
+func (l *waiterList) pop() *waiter {
+	w := l.first
+	if w != nil {
+		l.remove(w)
+	}
+	return w
+}
+
+// clear removes all waiters, and returns them for the caller to wake.
+func (l *waiterList) clear() (ws []*waiter) {
+	for w := l.pop(); w != nil; w = l.pop() {
+		ws = append(ws, w)
+	}
+	return ws
+}
+
+// reuse keeps a waiter for the next add. It must not be listed, and must have no signal that was not received, not even one to come.
+func (l *waiterList) reuse(w *waiter) {
+	w.next = l.stock
+	l.stock = w
+}
+
+// dispatchLimit enforces Config.DispatchLimit: it takes a token of the limiter for each key that is dispatched, and reserves none ahead. So
+// no key waits for a token on behalf of another, and a burst is never larger than the limiter allows.
+type dispatchLimit struct {
+	limiter *rate.Limiter
+	wake    func() // wakes a worker, which asks again; called without the lock
+
+	next  time.Time   // as last computed, the limiter allows nothing before this time
+	timer *time.Timer // calls wake at that time; nil until it is needed
+}
+
+// recheck is the longest time between two checks of the limiter, whose limit may have changed.
+const recheck = time.Minute
+
+// allow takes a token, if there is one now. If not, it takes none, returns false, and has wake called in time.
+func (l *dispatchLimit) allow(now time.Time) bool {
+	wait := l.next.Sub(now)
+	if wait <= 0 {
+		token := l.limiter.ReserveN(now, 1)
+		wait = token.DelayFrom(now) // forever, if the limiter's burst is zero
+		if wait <= 0 {
+			return true
+		}
+		token.CancelAt(now)
+		wait = min(wait, recheck)
+		l.next = now.Add(wait)
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(wait, l.wake)
+	} else {
+		l.timer.Reset(wait)
+	}
+	return false
+}
+
+// putBack returns the token of an allow that returned true, for the next allow or another user of the limiter: the work that it allowed has
+// not begun. A limiter that is full drops it.
+func (l *dispatchLimit) putBack(now time.Time) {
+	// Reservation.Cancel returns no token that is due already.
+	l.limiter.ReserveN(now, -1)
+	l.next = time.Time{}
 }

@@ -68,7 +68,7 @@ func TestEveryKindOfMutationIsReported(t *testing.T) {
 		"[[0] 1 [1] 2].u is 7, was 0":         func(x *thing) { x.m[[2]int{1, 2}].u = 7 },
 		"[[0] 0 [1] 3] is nil, was not there": func(x *thing) { x.m[[2]int{0, 3}] = nil },
 		"len(.m) is 1, was 2":                 func(x *thing) { delete(x.m, [2]int{1, 2}) },
-		"[[0] 1 [1] 2].u is gone, was 0":      func(x *thing) { delete(x.m, [2]int{1, 2}) },
+		"[[0] 1 [1] 2].u is missing, was 0":   func(x *thing) { delete(x.m, [2]int{1, 2}) },
 		".any.(type) is int64, was int":       func(x *thing) { x.any = int64(1) },
 		".next is nil, was itself":            func(x *thing) { x.next = nil },
 		".fn is 0x0, was 0x":                  func(x *thing) { x.fn = nil },

@@ -124,7 +124,7 @@ func diff(was, is []leaf) string {
 	before, now := byPath(was), byPath(is)
 	for _, l := range was {
 		if v, ok := now[l.path]; !ok {
-			fmt.Fprintf(&b, "\n\t%s is gone, was %s", l.path, l.value)
+			fmt.Fprintf(&b, "\n\t%s is missing, was %s", l.path, l.value)
 		} else if v != l.value {
 			fmt.Fprintf(&b, "\n\t%s is %s, was %s", l.path, v, l.value)
 		}

@@ -122,21 +122,21 @@ func (c *Cache[K, T]) WroteDeletion(key K, version uint64) {
 // If the final state is unknown, the object may have changed since its last known state. So OnDelete drops a newer write too, unless the
 // Config has a Version, which is exact. In rare cases, that write created the object again after the list that lacks it. Then Get returns
 // the cached state until the cache has caught up.
-func (c *Cache[K, T]) OnDelete(gone cache.Tombstone[K, T]) {
-	checkKey(gone.Key)
-	last := c.version(gone.Object)
+func (c *Cache[K, T]) OnDelete(t cache.Tombstone[K, T]) {
+	checkKey(t.Key)
+	last := c.version(t.Object)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	c.deleted.expire(now, sweep)
-	if e := c.deleted.alive(gone.Key, now); e == nil || e.Value.v <= last {
-		c.deleted.put(gone.Key, last, now)
+	if e := c.deleted.alive(t.Key, now); e == nil || e.Value.v <= last {
+		c.deleted.put(t.Key, last, now)
 	}
 	if c.deleted.Len() > c.limit {
 		c.deleted.Remove(c.deleted.First())
 	}
-	guess := gone.FinalStateUnknown && c.reached == nil
-	if e := c.writes.Get(gone.Key); e != nil && (e.Value.v.version <= last || guess) {
+	guess := t.FinalStateUnknown && c.reached == nil
+	if e := c.writes.Get(t.Key); e != nil && (e.Value.v.version <= last || guess) {
 		c.writes.Remove(e)
 	}
 }

@@ -6,24 +6,25 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/cache/mutation"
-	"github.com/stretchr/testify/require"
 )
 
 // world is a store, a cache that follows it late, and a Cache. The replies to writes of this process and the
 // deletions that the cache shows reach the Cache even later, in any order.
 type world struct {
-	t       *testing.T
-	random  *rand.Rand
-	history []*pod // the state that a change made, by version; a deletion is a pod without a version
-	at      int    // the version up to which the cache shows all
-	x       *cache.Indexer[string, *pod]
-	byNode  *cache.Index[string, string, *pod]
-	o       *mutation.Cache[string, *pod]
-	replies []func()
-	told    []cache.Tombstone[string, *pod]
-	own     map[string]int // the version of the newest change of this process of which it knows
+	t         *testing.T
+	random    *rand.Rand
+	history   []*pod // the state that a change made, by version; a deletion is a pod without a version
+	at        int    // the version up to which the cache shows all
+	x         *cache.Indexer[string, *pod]
+	byNode    *cache.Index[string, string, *pod]
+	o         *mutation.Cache[string, *pod]
+	replies   []func()
+	deletions []cache.Tombstone[string, *pod]
+	own       map[string]int // the version of the newest change of this process that it has
 }
 
 var keys, nodes = []string{"a", "b"}, []string{"1", "2", "3"}
@@ -83,7 +84,7 @@ func (w *world) follow() {
 	if p.n != 0 {
 		w.x.Upsert(p)
 	} else if last, ok := w.x.Delete(p.name); ok {
-		w.told = append(w.told, deleted(last))
+		w.deletions = append(w.deletions, deleted(last))
 	}
 }
 
@@ -94,7 +95,7 @@ func (w *world) relist() {
 		if p := w.state(key, w.at); p != nil {
 			w.x.Upsert(p)
 		} else if last, ok := w.x.Delete(key); ok {
-			w.told = append(w.told, missed(last))
+			w.deletions = append(w.deletions, missed(last))
 		}
 	}
 }
@@ -108,15 +109,15 @@ func (w *world) reply() {
 	}
 }
 
-// tell reports a deletion to the handler.
-func (w *world) tell() {
-	if len(w.told) > 0 {
-		w.o.OnDelete(w.told[0])
-		w.told = w.told[1:]
+// report reports a deletion to the handler.
+func (w *world) report() {
+	if len(w.deletions) > 0 {
+		w.o.OnDelete(w.deletions[0])
+		w.deletions = w.deletions[1:]
 	}
 }
 
-// check compares every read with the state after the newest change that the cache shows or this process knows. A read may
+// check compares every read with the state after the newest change that the cache shows or this process has. A read may
 // make the Cache forget a write, so the kinds of read come in any order.
 func (w *world) check() {
 	require.NoError(w.t, w.o.CheckInvariants())
@@ -174,7 +175,7 @@ func TestCacheWithVersionShowsNewestKnownState(t *testing.T) {
 		for range 40 {
 			[]func(){
 				func() { w.write(true) }, func() { w.write(true) }, func() { w.write(false) },
-				w.follow, w.follow, w.relist, w.reply, w.reply, w.tell,
+				w.follow, w.follow, w.relist, w.reply, w.reply, w.report,
 			}[w.random.IntN(9)]()
 			w.check()
 			if t.Failed() {
@@ -190,12 +191,12 @@ func TestCacheWithDeletionsConvergesToStore(t *testing.T) {
 		for range 40 {
 			[]func(){
 				func() { w.write(true) }, func() { w.write(true) }, func() { w.write(false) },
-				w.follow, w.follow, w.reply, w.reply, w.tell,
+				w.follow, w.follow, w.reply, w.reply, w.report,
 			}[w.random.IntN(8)]()
 			require.NoError(t, w.o.CheckInvariants())
 		}
-		for w.at+1 < len(w.history) || len(w.replies) > 0 || len(w.told) > 0 {
-			[]func(){w.follow, w.reply, w.tell}[w.random.IntN(3)]()
+		for w.at+1 < len(w.history) || len(w.replies) > 0 || len(w.deletions) > 0 {
+			[]func(){w.follow, w.reply, w.report}[w.random.IntN(3)]()
 		}
 		w.check()
 		require.Zero(t, w.o.Len(), fmt.Sprint("seed ", seed))

@@ -19,7 +19,16 @@
     return (selected && !selected.isCollapsed && live.contains(selected.anchorNode)) ||
       (document.activeElement !== live && live.contains(document.activeElement));
   };
+  // What the bar says is true at each moment: a page that does not change is not live.
+  const report = () => {
+    if (source === null) say("paused", "");
+    else if (source.readyState === EventSource.CLOSED) say("ended", "bad");
+    else if (source.readyState === EventSource.CONNECTING) say("connecting", "warn");
+    else if (busy()) say("frozen: press Esc", "warn");
+    else say("live", "");
+  };
   const show = () => {
+    report();
     if (waiting === null || busy()) return;
     const left = Array.from(live.querySelectorAll(".scroll, pre"), (e) => e.scrollLeft);
     const top = Array.from(live.querySelectorAll(".scroll, pre"), (e) => e.scrollTop);
@@ -36,11 +45,8 @@
       waiting = event.data;
       show();
     };
-    source.onopen = () => say("live", "good");
-    source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) say("ended", "bad");
-      else say("connecting", "warn");
-    };
+    source.onopen = report;
+    source.onerror = report;
   };
   // A hidden tab has no stream: a stream would cost the program something, and could keep other tabs from loading, because a browser
   // opens only six connections to a server.
@@ -50,11 +56,25 @@
     } else if (source !== null) {
       source.close();
       source = null;
-      say("paused", "");
+      report();
     }
   };
   document.addEventListener("visibilitychange", follow);
   follow();
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && busy()) { // what keeps the page from changing
+      document.activeElement.blur();
+      document.getSelection().removeAllRanges();
+      return;
+    }
+    const q = document.getElementById("q");
+    const typing = document.activeElement && document.activeElement.matches("input, textarea, select");
+    if (event.key !== "/" || typing || event.ctrlKey || event.altKey || event.metaKey || q === null) return;
+    event.preventDefault();
+    q.focus();
+    q.select();
+  });
   document.addEventListener("selectionchange", show);
+  live.addEventListener("focusin", report);
   live.addEventListener("focusout", () => setTimeout(show));
 })();

@@ -188,7 +188,7 @@ func TestSearchOfHundredThousandKeysIsPaged(t *testing.T) {
 	require.NoError(t, tab.Follow(ctx, `document.getElementById("q").value = "99999", `+click(".search button")))
 	shows(ctx, t, tab, "1 to 1 of 1")
 	assert.Equal(t, 1, value[int](ctx, t, tab, rows))
-	require.NoError(t, tab.Follow(ctx, click("td.key a")))
+	require.NoError(t, tab.Follow(ctx, click("th.key a")))
 	shows(ctx, t, tab, "many/099999")
 }
 
@@ -216,10 +216,10 @@ func (s site) survives(ctx context.Context, t *testing.T, queue string, keys []s
 	}
 	for _, key := range keys {
 		visit("queue?" + url.Values{"name": {queue}, "q": {key}}.Encode())
-		assert.NotZero(t, value[int](ctx, t, tab, `document.querySelectorAll("td.key a").length`), "%.50q is found", key)
+		assert.NotZero(t, value[int](ctx, t, tab, `document.querySelectorAll("th.key a").length`), "%.50q is found", key)
 	}
 	visit("queue?name=" + queue)
-	links := value[[]string](ctx, t, tab, `Array.from(document.querySelectorAll("td.key a"), (a) => a.getAttribute("href"))`)
+	links := value[[]string](ctx, t, tab, `Array.from(document.querySelectorAll("th.key a"), (a) => a.getAttribute("href"))`)
 	for _, link := range links {
 		visit(link)
 		if value[bool](ctx, t, tab, `document.querySelector("button[value=pause]") !== null`) {
@@ -259,4 +259,33 @@ func TestHostileQueueKeysAreOnlyText(t *testing.T) {
 	shows(ctx, t, tab, "It was paused")
 	c.ResumeKey("\xff\xfe")
 	require.NoError(t, tab.Until(ctx, `document.querySelector("button[value=pause]") !== null`))
+}
+
+func TestPageThatIsFrozenIsNotLive(t *testing.T) {
+	ctx, s, scene := play(t)
+	tab := s.tab(ctx, t, "key?queue=sites&key=sites/accra", desktop())
+	feed := func(text string) string {
+		return fmt.Sprintf(`document.getElementById("feed").textContent.startsWith(%q)`, text)
+	}
+	require.NoError(t, tab.Eval(ctx, `document.querySelector("main a").focus()`, nil))
+	require.NoError(t, tab.Until(ctx, feed("frozen")))
+	scene.Sites.PauseKey("sites/accra")
+	require.NoError(t, tab.Eval(ctx, `document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}))`, nil))
+	shows(ctx, t, tab, "It was paused")
+	require.NoError(t, tab.Until(ctx, feed("live")))
+}
+
+func TestSlashFocusesSearch(t *testing.T) {
+	ctx, s, _ := play(t)
+	for _, path := range []string{"", "queue?name=sites", "key?queue=sites&key=sites/accra", "find?key=sites/accra", "informer?name=sites"} {
+		tab := s.tab(ctx, t, path, desktop())
+		press := `(() => {
+			const event = new KeyboardEvent("keydown", {key: "/", cancelable: true, bubbles: true});
+			(document.activeElement || document).dispatchEvent(event);
+			return event.defaultPrevented + " " + document.activeElement.id;
+		})()`
+		assert.Equal(t, "true q", value[string](ctx, t, tab, press), path)
+		assert.Equal(t, "false q", value[string](ctx, t, tab, press), "in the search, / is a character")
+		require.NoError(t, tab.Close(ctx))
+	}
 }

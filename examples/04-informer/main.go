@@ -32,16 +32,16 @@ func main() {
 	certificates, err := informer.New(source, domainOf, informer.Config{Name: "certificates"})
 	check(err)
 
-	told := make(chan string)
+	events := make(chan string)
 	_, err = certificates.AddHandler(informer.Handler[string, Certificate]{
 		OnAdd: func(c Certificate, initial bool) {
-			told <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial)
+			events <- fmt.Sprintf("%s is there, from the start: %v", c.Domain, initial)
 		},
 		OnUpdate: func(old, c Certificate) {
-			told <- fmt.Sprintf("%s: serial %d, was %d", c.Domain, c.Serial, old.Serial)
+			events <- fmt.Sprintf("%s: serial %d, was %d", c.Domain, c.Serial, old.Serial)
 		},
-		OnDelete: func(gone cache.Tombstone[string, Certificate]) {
-			told <- fmt.Sprintf("%s is gone, serial %d", gone.Key, gone.Object.Serial)
+		OnDelete: func(deleted cache.Tombstone[string, Certificate]) {
+			events <- fmt.Sprintf("%s was deleted, serial %d", deleted.Key, deleted.Object.Serial)
 		},
 	})
 	check(err)
@@ -49,13 +49,13 @@ func main() {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- certificates.Run(ctx) }()
-	fmt.Println(<-told)
-	fmt.Println(<-told)
+	fmt.Println(<-events)
+	fmt.Println(<-events)
 
 	db.set(Certificate{"example.com", 2})
 	source.Nudge() // poll now, because the source is known to have changed
-	fmt.Println(<-told)
-	fmt.Println(<-told)
+	fmt.Println(<-events)
+	fmt.Println(<-events)
 
 	// A handler may join at any time. It is called for exactly the objects that exist now, and then for changes.
 	late := make(chan string)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"fmt"
-	"log"
 
 	"github.com/setpoint-go/setpoint/expectations"
 )
@@ -58,10 +57,7 @@ func main() {
 	run("careless", book{func() bool { return true }, nothing, func(uint64) {}, nothing})
 
 	// Count events: this works for any source.
-	counted, err := expectations.NewCounted(expectations.Config[string]{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	counted := expectations.NewCounted(expectations.Config[string]{})
 	run("counted", book{
 		satisfied: func() bool { return counted.SatisfiedExpectations(site) },
 		before:    func(int) { counted.ExpectCreations(site, 1) }, // first expect, then act: the event may be faster than the call
@@ -70,10 +66,7 @@ func main() {
 	})
 
 	// Track the events of these servers: a repeated event, or one of another server, does not count.
-	tracked, err := expectations.NewTracked[string, int](expectations.Config[string]{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	tracked := expectations.NewTracked[string, int](expectations.Config[string]{})
 	run("tracked", book{
 		satisfied: func() bool { return tracked.SatisfiedExpectations(site) },
 		before:    func(server int) { tracked.ExpectCreations(site, server) },
@@ -82,10 +75,7 @@ func main() {
 	})
 
 	// Wait for the version that the last write returned: without counting, nothing can be miscounted.
-	versions, err := expectations.NewVersions[string](expectations.Config[string]{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	versions := expectations.NewVersions[string](expectations.Config[string]{})
 	run("versions", book{
 		satisfied: func() bool { return versions.SatisfiedExpectations(site) },
 		before:    nothing,

@@ -46,8 +46,7 @@ func (r *reconciler) Reconcile(ctx context.Context, name string) (controller.Res
 }
 
 func main() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	check(err)
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
 	cache, err := informer.New(sites, store.Key, informer.Config{Name: "sites"})

@@ -22,8 +22,7 @@ type (
 )
 
 func main() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	check(err)
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open(db, "Site", store.Config[Site]{})
 	check(err)
 	servers, err := store.Open(db, "Server", store.Config[Server]{})

@@ -45,8 +45,7 @@ func (r *replica) write(ctx context.Context) error {
 }
 
 func main() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	check(err)
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open[Site](db, "Site", store.Config[Site]{})
 	check(err)
 	_, err = sites.Create(context.Background(), store.Object[Site]{Key: "berlin"})

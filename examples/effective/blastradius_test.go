@@ -29,8 +29,7 @@ func blastradiusChapter() chapter {
 
 func TestMachinesWaitForApproval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.NewMemory(store.MemoryConfig{})
-		require.NoError(t, err)
+		db := store.NewMemory(store.MemoryConfig{})
 		racks, err := store.Open(db, "rack", store.Config[blastradius.Rack]{})
 		require.NoError(t, err)
 		machines, err := store.Open(db, "machine", store.Config[blastradius.Machine]{})
@@ -105,7 +104,7 @@ func blastradiusWorld(racks blastradiusConstructor) func() simtest.World {
 					_, err2 := machines.Create(ctx, inRack("b1", "b"))
 					return errors.Join(err1, err2)
 				}},
-				create("rack", "a", blastradius.Rack{TakeDown: true}),
+				simtest.Create("rack", store.Object[blastradius.Rack]{Key: "a", Value: blastradius.Rack{TakeDown: true}}),
 			},
 			Always: func(*simtest.View) error {
 				if wiped["b1"] {

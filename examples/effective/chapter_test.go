@@ -95,7 +95,7 @@ func (c chapter) testPrograms(t *testing.T, mode string) (printed []string) {
 		t.Errorf("the right program reports a failure: %s", f)
 	}
 	for _, f := range right.Advice {
-		t.Logf("the right program: %s: %s", f.Rule, f.Plan)
+		t.Logf("the right program: %s: %s: %s", f.Rule, f.Plan, f.Problem)
 	}
 	t.Logf("right: %d of %d plans", right.Failing, right.Plans)
 	return printed

@@ -64,7 +64,7 @@ func crashWorld(newNetworks crashConstructor) simtest.World {
 			c, err := newNetworks(networks, records, crashClient{aws, env})
 			return []simtest.Part{simtest.Loop(c)}, err
 		}}},
-		Steps: []simtest.Step{create("network", "front", crash.Network{CIDR: "10.0.0.0/8"})},
+		Steps: []simtest.Step{simtest.Create("network", store.Object[crash.Network]{Key: "front", Value: crash.Network{CIDR: "10.0.0.0/8"}})},
 		Always: func(v *simtest.View) error {
 			network, err := simtest.Open[crash.Network](v, "network").Get(context.Background(), "front")
 			now := network.Value.Status

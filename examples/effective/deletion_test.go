@@ -55,8 +55,8 @@ func deletionWorld(sites func(store.Store[deletion.Site], deletion.DNS) (*contro
 				return []simtest.Part{simtest.Loop(c)}, err
 			}}},
 			Steps: []simtest.Step{
-				create("site", "a", deletion.Site{Address: "10.0.0.1"}),
-				remove[deletion.Site]("site", "a"),
+				simtest.Create("site", store.Object[deletion.Site]{Key: "a", Value: deletion.Site{Address: "10.0.0.1"}}),
+				simtest.Delete[deletion.Site]("site", "a"),
 			},
 			Goal: func(*simtest.View) error {
 				if len(entries) > 0 {

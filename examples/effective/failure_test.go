@@ -67,8 +67,8 @@ func failureWorld(newCerts failureConstructor) simtest.World {
 			return []simtest.Part{simtest.Loop(c)}, err
 		}}},
 		Steps: []simtest.Step{
-			create("cert", "shop", failure.Certificate{Domain: "shp.example"}),
-			change("correct the domain", "cert", "shop", func(c *failure.Certificate) { c.Domain = "shop.example" }),
+			simtest.Create("cert", store.Object[failure.Certificate]{Key: "shop", Value: failure.Certificate{Domain: "shp.example"}}),
+			simtest.Update("cert", "shop", func(c *failure.Certificate) { c.Domain = "shop.example" }).Named("correct the domain"),
 		},
 		Always: func(*simtest.View) error { return ca.check() },
 		Goal: func(v *simtest.View) error {

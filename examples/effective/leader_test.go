@@ -43,8 +43,8 @@ func leaderWorld(sites func(store.Store[leader.Site], leader.API) (*controller.C
 				return []simtest.Part{simtest.Loop(c)}, err
 			}}},
 			Steps: []simtest.Step{
-				create("site", "a", leader.Site{Backend: "blue"}),
-				change("move to green", "site", "a", func(s *leader.Site) { s.Backend = "green" }),
+				simtest.Create("site", store.Object[leader.Site]{Key: "a", Value: leader.Site{Backend: "blue"}}),
+				simtest.Update("site", "a", func(s *leader.Site) { s.Backend = "green" }).Named("move to green"),
 			},
 			Goal: func(v *simtest.View) error {
 				site, err := simtest.Open[leader.Site](v, "site").Get(context.Background(), "a")

@@ -3,6 +3,7 @@ package effective_test
 import (
 	"github.com/setpoint-go/setpoint/examples/effective/levels"
 	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 func levelsChapter() chapter {
@@ -31,9 +32,9 @@ func levelsWorld(sites func(*simtest.Env) ([]simtest.Part, error)) simtest.World
 	return simtest.World{
 		Systems: []simtest.System{{Name: "sites", New: sites}},
 		Steps: []simtest.Step{
-			create("site", "a", levels.Site{Servers: 2}),
-			change("scale to 1", "site", "a", func(s *levels.Site) { s.Servers = 1 }),
-			remove[levels.Site]("site", "a"),
+			simtest.Create("site", store.Object[levels.Site]{Key: "a", Value: levels.Site{Servers: 2}}),
+			simtest.Update("site", "a", func(s *levels.Site) { s.Servers = 1 }).Named("scale to 1"),
+			simtest.Delete[levels.Site]("site", "a"),
 		},
 	}
 }

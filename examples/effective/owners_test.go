@@ -36,11 +36,11 @@ func ownersWorld(clusters func(*simtest.Env) ([]simtest.Part, error), finalizers
 	return simtest.World{
 		Systems: []simtest.System{{Name: "clusters", New: clusters}},
 		Steps: []simtest.Step{
-			create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
-			remove[owners.Cluster]("cluster", "db"),
-			create("cluster", "db", owners.Cluster{Size: 1}, finalizers...),
+			simtest.Create("cluster", store.Object[owners.Cluster]{Key: "db", Value: owners.Cluster{Size: 1}, Finalizers: finalizers}),
+			simtest.Delete[owners.Cluster]("cluster", "db"),
+			simtest.Create("cluster", store.Object[owners.Cluster]{Key: "db", Value: owners.Cluster{Size: 1}, Finalizers: finalizers}),
 			{Name: "write to volume/db", Do: write},
-			change("grow", "cluster", "db", func(c *owners.Cluster) { c.Size = 2 }),
+			simtest.Update("cluster", "db", func(c *owners.Cluster) { c.Size = 2 }).Named("grow"),
 		},
 	}
 }
@@ -88,7 +88,7 @@ func rightSizes() simtest.World {
 func sizes(systems ...simtest.System) simtest.World {
 	return simtest.World{
 		Systems:       systems,
-		Steps:         []simtest.Step{create("pool", "web", owners.Pool{Demand: 5, Budget: 3})},
-		MaxReconciles: 20,
+		Steps:         []simtest.Step{simtest.Create("pool", store.Object[owners.Pool]{Key: "web", Value: owners.Pool{Demand: 5, Budget: 3}})},
+		MaxReconciles: 50, // more than a retry after a conflict makes while a cache lags
 	}
 }

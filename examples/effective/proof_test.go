@@ -44,8 +44,7 @@ func TestHangingProgramIsHealthyUntilProbed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				db, err := store.NewMemory(store.MemoryConfig{})
-				require.NoError(t, err)
+				db := store.NewMemory(store.MemoryConfig{})
 				ordersOf, err := store.Open(db, "order", store.Config[proof.Order]{})
 				require.NoError(t, err)
 				invoicesOf, err := store.Open(db, "invoice", store.Config[proof.Invoice]{})
@@ -126,7 +125,7 @@ func proofWorld(orders func(*simtest.Env) ([]simtest.Part, error)) simtest.World
 	return simtest.World{
 		Systems: []simtest.System{{Name: "orders", New: orders}},
 		Steps: []simtest.Step{
-			create("order", "a", proof.Order{Item: "bicycle"}),
+			simtest.Create("order", store.Object[proof.Order]{Key: "a", Value: proof.Order{Item: "bicycle"}}),
 		},
 	}
 }

@@ -60,8 +60,8 @@ func staleWorld(newAgent staleConstructor) simtest.World {
 	return simtest.World{
 		Systems: []simtest.System{agent("north"), agent("south")},
 		Steps: []simtest.Step{
-			create("pod", "db", stale.Pod{Node: "north"}),
-			change("move to south", "pod", "db", func(p *stale.Pod) { p.Node = "south" }),
+			simtest.Create("pod", store.Object[stale.Pod]{Key: "db", Value: stale.Pod{Node: "north"}}),
+			simtest.Update("pod", "db", func(p *stale.Pod) { p.Node = "south" }).Named("move to south"),
 		},
 		Goal: func(*simtest.View) error {
 			switch {

@@ -5,12 +5,15 @@ package main
 import (
 	"bufio"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 )
 
-func TestProgramReconcilesUntilInterrupted(t *testing.T) {
+func TestProgramReconcilesEditsUntilInterrupted(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -23,13 +26,24 @@ func TestProgramReconcilesUntilInterrupted(t *testing.T) {
 		main()
 		close(ended)
 	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
+	lines := bufio.NewReader(out)
+	prints := func(want string) {
+		t.Helper()
+		if line, err := lines.ReadString('\n'); line != want || err != nil {
+			t.Fatalf("the program prints %q (%v), want %q", line, err, want)
+		}
+	}
+	berlin := filepath.Join(tmp, "sites", "berlin.json")
+	prints("edit the files in " + filepath.Dir(berlin) + "\n")
+	prints("berlin: from 0 servers to 3\n")
+	if err := os.WriteFile(berlin, []byte(`{"Servers": 5}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if line != "berlin: from 0 servers to 3\n" {
-		t.Fatalf(`line = %q, want "berlin: from 0 servers to 3\n"`, line)
+	prints("berlin: from 3 servers to 5\n")
+	if err := os.Remove(berlin); err != nil {
+		t.Fatal(err)
 	}
+	prints("berlin: from 5 servers to 0\n")
 	if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 		t.Fatalf("syscall.Kill(os.Getpid(), syscall.SIGINT): %v", err)
 	}
@@ -42,8 +56,8 @@ func TestReadmeShowsThisProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Count(string(program), "\n"); got > 60 {
-		t.Fatalf(`strings.Count(string(program), "\n") = %d, want at most 60`, got)
+	if got := strings.Count(string(program), "\n"); got > 70 {
+		t.Fatalf(`strings.Count(string(program), "\n") = %d, want at most 70`, got)
 	}
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

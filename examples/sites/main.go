@@ -50,7 +50,7 @@ func run(ctx context.Context, db backend.Backend, api http.RoundTripper) error {
 	}
 	seenSites, err1 := informer.New(sites, store.Key, informer.Config{Name: "sites"})
 	seenServers, err2 := informer.New(servers, store.Key, informer.Config{Name: "servers"})
-	lease, err3 := storelease.New(leases, storelease.Config{})
+	lease := storelease.New(leases, storelease.Config{})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return err
 	}
@@ -95,10 +95,7 @@ func run(ctx context.Context, db backend.Backend, api http.RoundTripper) error {
 }
 
 func main() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	if err := demo(context.Background(), db); err != nil {
 		log.Fatal(err)
 	}

@@ -26,8 +26,7 @@ func TestDemoLeavesOnlyEventsBehind(t *testing.T) {
 	os.Stdout, _ = os.Open(os.DevNull)
 	defer func() { os.Stdout = silence }()
 	synctest.Test(t, func(t *testing.T) {
-		db, err := store.NewMemory(store.MemoryConfig{})
-		require.NoError(t, err)
+		db := store.NewMemory(store.MemoryConfig{})
 		require.NoError(t, demo(context.WithoutCancel(t.Context()), db))
 		for _, left := range []func() int{
 			func() int { return count[Site](t, db, "Site") },

@@ -5,25 +5,24 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/poll"
-	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/fence/fencehttp"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/retry/gate"
 	"github.com/setpoint-go/setpoint/store"
 )
 
 // client calls the cloud through two gates: one for its limit, one for its outages. A call that may not be made now fails at once,
-// with an error that says when to come back. So it occupies no worker, and does not count as a failure.
+// with an error that says when to come back. So it occupies no worker, and does not count as a failure. Each change carries the leader's
+// term, and is not sent once that is over.
 type client struct {
 	url     string
 	http    *http.Client
@@ -36,14 +35,15 @@ const budget = 5
 
 func newClient(url string) (*client, error) {
 	breaker, err := gate.NewBreaker(gate.BreakerConfig{Name: "cloud", Failures: 3, OpenFor: 2 * time.Second, Counts: func(err error) bool {
-		return !retry.IsNotYet(err) && !retry.IsPermanent(err) && !errors.Is(err, store.ErrFenced) // these are answers of a working cloud
+		var fenced interface{ Fenced() bool }
+		return !retry.IsNotYet(err) && !retry.IsPermanent(err) && !errors.As(err, &fenced) // these say nothing against the cloud
 	}})
 	if err != nil {
 		return nil, err
 	}
 	return &client{
 		url:     url,
-		http:    &http.Client{Transport: gate.NewLimiter(budget, budget).Transport(nil), Timeout: 10 * time.Second},
+		http:    &http.Client{Transport: &fencehttp.Transport{Base: gate.NewLimiter(budget, budget).Transport(nil)}, Timeout: 10 * time.Second},
 		breaker: breaker,
 	}, nil
 }
@@ -82,7 +82,7 @@ func (c *client) version(ctx context.Context) (informer.Version, error) {
 	return informer.Version(all.Revision), err
 }
 
-// call makes one call, with the term of the leader that makes it.
+// call makes one call. ctx is that of the leader, except for a list.
 func (c *client) call(ctx context.Context, method, path string, body, result any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -92,16 +92,15 @@ func (c *client) call(ctx context.Context, method, path string, body, result any
 	if err != nil {
 		return retry.Permanent(err)
 	}
-	if leads, ok := leaderelect.FromContext(ctx); ok {
-		req.Header.Set(cloud.LeaseHeader, leads.Key())
-		req.Header.Set(cloud.TermHeader, strconv.FormatUint(leads.Term(), 10))
-	}
 	return c.breaker.Do(ctx, func(context.Context) error {
 		resp, err := c.http.Do(req)
 		if err != nil {
 			return err // or retry.NotYet, if the limit is reached
 		}
 		defer resp.Body.Close()
+		if err := fencehttp.Check(resp); err != nil {
+			return err // the controller stops, without a retry
+		}
 		if resp.StatusCode != http.StatusOK {
 			return refused(resp)
 		}
@@ -121,11 +120,8 @@ func (a answer) Error() string { return "the cloud says: " + string(a) }
 func refused(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // a partial text is good enough
 	err := answer(strings.TrimSpace(string(text)))
-	switch resp.StatusCode {
-	case http.StatusUnprocessableEntity:
+	if resp.StatusCode == http.StatusUnprocessableEntity {
 		return retry.Permanent(err) // a retry would not help
-	case http.StatusPreconditionFailed:
-		return fmt.Errorf("%w: %w", store.ErrFenced, err) // the controller stops, without a retry
 	}
 	return err
 }

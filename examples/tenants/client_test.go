@@ -10,6 +10,8 @@ import (
 
 	"github.com/setpoint-go/setpoint/examples/tenants/cloud"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/leaderelect/fence"
+	"github.com/setpoint-go/setpoint/leaderelect/fence/fencehttp"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -27,9 +29,8 @@ func TestClientReportsOutcomeOfCalls(t *testing.T) {
 	c, err := newClient(server.URL)
 	require.NoError(t, err)
 	first, depose := leaderelect.Appoint(t.Context(), "tenants", 1)
-	defer depose(leaderelect.ErrTermEnded)
-	second, depose := leaderelect.Appoint(t.Context(), "tenants", 2)
-	defer depose(leaderelect.ErrTermEnded)
+	second, resign := leaderelect.Appoint(t.Context(), "tenants", 2)
+	defer resign(leaderelect.ErrTermEnded)
 
 	revision, err := c.Put(first, bucket("eu"))
 	require.NoError(t, err)
@@ -46,7 +47,14 @@ func TestClientReportsOutcomeOfCalls(t *testing.T) {
 
 	require.NoError(t, c.Delete(second, bucket("eu")))
 	_, err = c.Put(first, bucket("eu"))
-	require.ErrorIs(t, err, store.ErrFenced)
+	require.ErrorIs(t, err, fence.ErrStale)
+	depose(leaderelect.ErrLeaseTaken)
+	for range 5 { // it is not sent, so neither the limit nor the breaker counts it
+		_, err = c.Put(first, bucket("eu"))
+		require.ErrorIs(t, err, leaderelect.ErrLeaseTaken)
+	}
+	_, err = c.Put(t.Context(), bucket("eu"))
+	require.ErrorIs(t, err, fencehttp.ErrNoLeadership, "only a leader changes something")
 	require.Empty(t, sky.All().Items)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -53,11 +52,10 @@ func runDemo(ctx context.Context, address string, out io.Writer) (err error) {
 			return errors.Join(err, fmt.Errorf("tenants: demo: the table tenants has %d rows, and must be empty", len(rows)))
 		}
 		d := &demo{db: db, out: out, start: time.Now()}
-		quiet := slog.New(slog.DiscardHandler)
 		var errs [5]error
-		d.tenants, errs[0] = store.Open(db, kindTenant, store.Config[Tenant]{Logger: quiet})
-		d.resources, errs[1] = store.Open(db, kindResource, store.Config[Resource]{Logger: quiet})
-		d.probes, errs[2] = store.Open(db, "Probe", store.Config[int]{Logger: quiet})
+		d.tenants, errs[0] = store.Open(db, kindTenant, store.Config[Tenant]{})
+		d.resources, errs[1] = store.Open(db, kindResource, store.Config[Resource]{})
+		d.probes, errs[2] = store.Open(db, "Probe", store.Config[int]{})
 		d.cloud, errs[3] = cloud.New(cloud.Config{})
 		l, err := net.Listen("tcp", "localhost:0")
 		errs[4] = err
@@ -267,7 +265,7 @@ func (d *demo) freeze(ctx context.Context, pid int) error {
 			return err
 		}
 		probe, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := store.CreateOrUpdate(probe, d.probes, nil, "probe", func(o *store.Object[int]) error { o.Value++; return nil })
+		_, err := store.CreateOrUpdate(probe, d.probes, "probe", func(o *store.Object[int]) error { o.Value++; return nil })
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -118,14 +118,14 @@ func run(ctx context.Context, db *database, cfg config) error {
 		fmt.Fprintf(cfg.out, "%s: %s %s: %s\n", cfg.name, e.About.Key, e.Reason, e.Message)
 	}})
 	cloud, err2 := newClient(cfg.cloud)
-	records, err3 := store.Open(db, "Lease", store.Config[storelease.Record]{Logger: cfg.log})
+	records, err3 := store.Open(db, "Lease", store.Config[storelease.Record]{})
 	l, err4 := net.Listen("tcp", cfg.listen)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}
 	cfg.listen = l.Addr().String()
 	actual, err1 := cloud.source(cfg.lookEach)
-	leases, err2 := storelease.New(records, storelease.Config{})
+	leases := storelease.New(records, storelease.Config{})
 	w := world{db: db, rows: db.rows, row: db.row, cloud: cloud, actual: actual, record: record}
 	if cfg.trace {
 		err3 = w.traceTo(cfg.out)
@@ -191,7 +191,7 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 		return nil, nil, err
 	}
 	t := &tenants{
-		row: w.row, objects: objects, seen: seen, owned: owned, children: owner.NewChildren(owned, seenOwned),
+		row: w.row, objects: objects, owned: owned, children: owner.NewChildren(owned, seenOwned),
 		actual: actual, lookEach: cfg.lookEach, record: w.record,
 	}
 	t.children.Among = func(by store.Ref) store.Selector { return store.Selector{Prefix: by.Key + "/"} }
@@ -220,7 +220,7 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 
 // open returns the objects of a kind, and a cache of them.
 func open[T any](w world, kind string, log *slog.Logger) (store.Store[T], *store.Informer[T], error) {
-	objects, err := store.Open(w.db, kind, store.Config[T]{Trace: w.trace, Logger: log})
+	objects, err := store.Open(w.db, kind, store.Config[T]{Trace: w.trace})
 	if err != nil {
 		return nil, nil, err
 	}

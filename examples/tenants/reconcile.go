@@ -18,7 +18,6 @@ import (
 type tenants struct {
 	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table, not from a cache
 	objects  store.Store[Tenant]
-	seen     *store.Informer[Tenant]
 	owned    store.Store[Resource]
 	children *owner.Children[Resource]
 	actual   *informer.Informer[string, cloud.Resource] // the resources in the cloud, listed at intervals
@@ -32,12 +31,22 @@ func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result,
 	if err != nil || tenant.UID == "" {
 		return controller.Result{}, err
 	}
+	result, err := t.reach(ctx, tenant)
+	return result, tried(tenant.UID, tenant.Generation, err)
+}
+
+// reach does what a tenant needs.
+func (t *tenants) reach(ctx context.Context, tenant store.Object[Tenant]) (controller.Result, error) {
 	if !tenant.Deleting.IsZero() {
-		left, err := owner.Cascade(ctx, t.objects, key, t.children) // its resources are deleted before it
-		if err == nil && left == 0 {
-			t.record.Normal(tenant.Ref(), "Gone", "nothing is left of it")
+		left, err := owner.Cascade(ctx, t.objects, tenant.Key, t.children) // its resources are deleted before it
+		if err != nil || left > 0 {
+			return controller.Result{}, err
 		}
-		return controller.Result{}, err
+		if _, err := t.objects.Get(ctx, tenant.Key); !errors.Is(err, store.ErrNotFound) {
+			return controller.Result{}, err // another finalizer holds it
+		}
+		t.record.Normal(tenant.Ref(), "Gone", "nothing is left of it")
+		return t.reconcile(ctx, tenant.Key) // the row may be there again, and perhaps no event tells that the tenant is gone: see owner.Cascade
 	}
 	want, err := tenant.Value.resources()
 	if err != nil {
@@ -70,7 +79,7 @@ func (t *tenants) adopt(ctx context.Context, key string) (store.Object[Tenant], 
 		tenant, err := t.objects.Delete(ctx, key)
 		return tenant, ignore(err, store.ErrNotFound)
 	}
-	return store.CreateOrUpdate(ctx, t.objects, t.seen, key, func(o *store.Object[Tenant]) error {
+	return store.CreateOrUpdate(ctx, t.objects, key, func(o *store.Object[Tenant]) error {
 		o.Value.Row = row
 		if o.UID == "" {
 			o.Finalizers = []string{string(owner.Foreground)}
@@ -112,6 +121,7 @@ func (t *tenants) report(ctx context.Context, tenant store.Object[Tenant], want 
 			}
 		}
 	}
+	ready.Generation = tenant.Generation
 	return t.set(ctx, tenant, ready)
 }
 
@@ -121,13 +131,13 @@ func (t *tenants) gaveUp(ctx context.Context, key string, why error) error {
 	if err != nil {
 		return ignore(err, store.ErrNotFound)
 	}
-	return t.set(ctx, tenant, store.Condition{Type: "Ready", Reason: "Parked", Message: why.Error()})
+	parked := store.Condition{Type: "Ready", Reason: "Parked", Message: why.Error(), Generation: generationOf(tenant.UID, why)}
+	return t.set(ctx, tenant, parked)
 }
 
 // set writes a condition into the status of a tenant, and records an event for people.
 func (t *tenants) set(ctx context.Context, tenant store.Object[Tenant], now store.Condition) error {
 	was, _ := tenant.Value.Conditions.Get(now.Type)
-	now.Generation = tenant.Generation
 	tenant.Value.Conditions.Set(now)
 	if _, err := t.objects.UpdateStatus(ctx, tenant); err != nil {
 		return err
@@ -140,6 +150,32 @@ func (t *tenants) set(ctx context.Context, tenant store.Object[Tenant], now stor
 		t.record.Warning(tenant.Ref(), now.Reason, now.Message)
 	}
 	return nil
+}
+
+// triedError is the error of a reconcile that has acted on one generation of its object.
+type triedError struct {
+	error
+	uid        string
+	generation int64
+}
+
+func (e *triedError) Unwrap() error { return e.error }
+
+// tried returns err with the object, by UID, and the generation that was tried, or nil if err is nil.
+func tried(uid string, generation int64, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &triedError{err, uid, generation}
+}
+
+// generationOf returns the generation that was tried of the object with the given UID, for a condition that says so: the object may have
+// changed since. It returns 0 if the reconcile failed before it had read the object, or if the object was deleted and created again since.
+func generationOf(uid string, err error) int64 {
+	if e := (*triedError)(nil); errors.As(err, &e) && e.uid == uid {
+		return e.generation
+	}
+	return 0
 }
 
 // ignore returns err, or nil if it is the given error.

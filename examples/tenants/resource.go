@@ -27,25 +27,31 @@ type resources struct {
 
 // reconcile makes or removes one resource.
 func (r *resources) reconcile(ctx context.Context, key string) (controller.Result, error) {
+	var uid string // of the object that was tried
+	var generation int64
 	var made informer.Version // the revision of the cloud, if it was called
 	call := owner.Finalizer[Resource]{
 		Name: cleanup,
 		Apply: func(ctx context.Context, o store.Object[Resource]) (err error) {
+			uid, generation = o.UID, o.Generation
 			if pending(o) {
 				made, err = r.cloud.Put(ctx, o)
 			}
 			return err
 		},
-		Cleanup: r.cloud.Delete,
+		Cleanup: func(ctx context.Context, o store.Object[Resource]) error {
+			uid, generation = o.UID, o.Generation
+			return r.cloud.Delete(ctx, o)
+		},
 	}
 	o, live, err := call.Reconcile(ctx, r.objects, key)
 	if err != nil || !live || made == 0 {
-		return controller.Result{}, err // retried after a backoff, at the time of the gate, or never: see gaveUp
+		return controller.Result{}, tried(uid, generation, err) // retried after a backoff, at the time of the gate, or never: see gaveUp
 	}
 	o.Value.Revision = made
 	o.Value.Conditions.Set(store.Condition{Type: "InCloud", OK: true, Reason: "Done", Generation: o.Generation})
 	_, err = r.objects.UpdateStatus(ctx, o)
-	return controller.Result{}, err
+	return controller.Result{}, tried(uid, generation, err)
 }
 
 // work adds a resource if it needs a call of the cloud.
@@ -64,7 +70,7 @@ func newWork(old, new store.Object[Resource]) bool {
 // gaveUp is called before a resource is parked. Its status and that of the tenant say why.
 func (r *resources) gaveUp(ctx context.Context, key string, why error) error {
 	_, err := store.PatchStatus(ctx, r.objects, key, func(o *store.Object[Resource]) error {
-		o.Value.Conditions.Set(store.Condition{Type: "InCloud", Reason: "Parked", Message: reason(why), Generation: o.Generation})
+		o.Value.Conditions.Set(store.Condition{Type: "InCloud", Reason: "Parked", Message: reason(why), Generation: generationOf(o.UID, why)})
 		return nil
 	})
 	return ignore(err, store.ErrNotFound)

@@ -61,7 +61,7 @@ func (c simCaller) Put(ctx context.Context, r store.Object[Resource]) (revision 
 		if r.Value.Region == "moon" {
 			return retry.Permanent(errors.New("there is no region moon"))
 		}
-		o, err := store.CreateOrUpdate(ctx, c.resources, nil, r.Key, func(o *store.Object[cloud.Resource]) error {
+		o, err := store.CreateOrUpdate(ctx, c.resources, r.Key, func(o *store.Object[cloud.Resource]) error {
 			if o.UID != "" && o.Value.Owner != c.life(r.UID) {
 				return fmt.Errorf("it belongs to %s", o.Value.Owner)
 			}
@@ -134,7 +134,7 @@ func simProgram(env *simtest.Env, sky *simCloud) ([]simtest.Part, error) {
 // set is a step in which a user writes a row.
 func set(plan, region string) simtest.Step {
 	return simtest.Step{Name: "the row says " + plan + " in " + region, Do: func(ctx context.Context, user *simtest.User) error {
-		_, err := store.CreateOrUpdate(ctx, simtest.Open[Row](user, kindRow), nil, "acme/shop", func(o *store.Object[Row]) error {
+		_, err := store.CreateOrUpdate(ctx, simtest.Open[Row](user, kindRow), "acme/shop", func(o *store.Object[Row]) error {
 			o.Value = Row{Customer: "acme", Name: "shop", Plan: plan, Region: region}
 			return nil
 		})
@@ -189,24 +189,20 @@ func simStory(plan, region string, steps ...simtest.Step) (simtest.World, *simCl
 
 // simGoal returns an error unless the cloud has exactly what the row says, and the status says so.
 func simGoal(v *simtest.View, sky *simCloud, plan, region string) error {
-	ctx := context.Background()
-	inSky, err1 := simtest.Open[cloud.Resource](v, kindCloud).List(ctx)
-	objects, err2 := simtest.Open[Resource](v, kindResource).List(ctx)
-	tenants, err3 := simtest.Open[Tenant](v, kindTenant).List(ctx)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return err
-	}
+	inSky := simtest.List[cloud.Resource](v, kindCloud)
+	objects := simtest.List[Resource](v, kindResource)
+	tenants := simtest.List[Tenant](v, kindTenant)
 	kinds := plans[plan]
-	if len(inSky.Items) != len(kinds) || len(objects.Items) != len(kinds) || len(tenants.Items) != min(len(kinds), 1) {
-		return fmt.Errorf("the cloud has %v, the program has %d resources and %d tenants", inSky.Items, len(objects.Items), len(tenants.Items))
+	if len(inSky) != len(kinds) || len(objects) != len(kinds) || len(tenants) != min(len(kinds), 1) {
+		return fmt.Errorf("the cloud has %v, the program has %d resources and %d tenants", inSky, len(objects), len(tenants))
 	}
-	for i, r := range inSky.Items {
-		o := objects.Items[i]
+	for i, r := range inSky {
+		o := objects[i]
 		if r.Value.Kind != kinds[i] || r.Value.Region != region || r.Value.Owner != sky.life(o.UID) || pending(o) {
 			return fmt.Errorf("the cloud has %+v for %+v", r.Value, o)
 		}
 	}
-	for _, t := range tenants.Items {
+	for _, t := range tenants {
 		if !t.Value.Conditions.AllOK(t.Generation, "Ready") {
 			return fmt.Errorf("the status is %+v", t.Value.Conditions)
 		}

@@ -35,7 +35,7 @@ func NewSourceOn[K comparable, T any](clock *Clock, key cache.KeyFunc[K, T]) *So
 	if clock == nil || key == nil {
 		panic("informertest: NewSourceOn needs a clock and a key function")
 	}
-	s := &Source[K, T]{key: key, clock: clock, mu: &clock.mu, objects: make(map[K]T), changed: make(chan struct{})}
+	s := &Source[K, T]{key: key, clock: clock, mu: &clock.mu, objects: make(map[K]T), spoiled: make(map[K]informer.Unread[T])}
 	clock.mu.Lock()
 	defer clock.mu.Unlock()
 	clock.sources = append(clock.sources, s)

@@ -67,8 +67,8 @@
 // Of Run:
 //
 //  4. Each case is a sentence of the contract, and begins with an empty source.
-//  5. A wait for something that does not happen fails after Patience. No case sleeps, so a source that works in a
-//     testing/synctest bubble can be checked in one.
+//  5. A wait for something that does not happen fails after Patience. No case sleeps, except between two polls, so a source that works
+//     in a testing/synctest bubble can be checked in one.
 //
 // # Testing
 //

@@ -3,9 +3,12 @@ package informertest
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 func endCases[T any]() []testCase[T] {
@@ -16,7 +19,7 @@ func endCases[T any]() []testCase[T] {
 			watch.sees(w.put("a")) // so it is running
 			enough := errors.New("enough")
 			watch.cancel(enough)
-			if err := watch.end(); !errors.Is(err, enough) {
+			if err := watch.end(); !errors.Is(err, enough) || errors.Is(err, informer.ErrExpired) {
 				t.Fatalf("the watch ends with the error %q, want the cause of the end of its context", err)
 			}
 		}},
@@ -33,7 +36,7 @@ func endCases[T any]() []testCase[T] {
 				}
 				return errSilent
 			})
-			if !errors.Is(err, enough) {
+			if !errors.Is(err, enough) || errors.Is(err, informer.ErrExpired) {
 				t.Fatalf("the watch ends with the error %v, want the cause of the end of its context", err)
 			}
 		}},
@@ -45,6 +48,81 @@ func endCases[T any]() []testCase[T] {
 				_, _ = s.Source.List(ctx) // it may succeed or fail
 				return nil
 			}))
+		}},
+
+		{"a list whose context ends is complete, or fails", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.fill()
+			begin := time.Now()
+			w.listsTruth()
+			took := time.Since(begin)
+			for i := range 10 {
+				ctx, cancel := context.WithTimeout(t.Context(), took*time.Duration(i)/8)
+				var list informer.List[T]
+				err := within(ctx, t, "the end of a list", func(ctx context.Context) (err error) {
+					list, err = s.Source.List(ctx)
+					return err
+				})
+				cancel()
+				if err != nil {
+					continue
+				}
+				got, err := w.read(list)
+				w.must(err)
+				if !maps.Equal(got, w.truth) {
+					t.Fatalf("a list whose context has ended has no error, and %d of %d objects", len(got), len(w.truth))
+				}
+			}
+		}},
+
+		{"the source works after calls whose contexts have ended", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.put("a")
+			for range 3 {
+				version := w.listsTruth()
+				ended := w.watch(version)
+				ended.cancel(errors.New("enough"))
+				_ = ended.end()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel()
+				_ = within(ctx, t, "the end of a list", func(ctx context.Context) error {
+					_, err := s.Source.List(ctx)
+					return err
+				})
+				watch := w.watch(version)
+				watch.sees(w.put("a"))
+				watch.leave()
+				w.listsTruth()
+			}
+		}},
+
+		{"a watch that has ended leaves nothing behind", func(t testing.TB, s Subject[T]) {
+			started := looptest.Started(t)
+			w := newWorld(t, s)
+			w.needs(2)
+			once := func() {
+				version := w.listsTruth()
+				left := w.watch(version)
+				left.sees(w.put("a"))
+				left.leave()
+				ended := w.watch(version)
+				_, err := ended.next()
+				w.must(err)
+				ended.cancel(nil)
+				_ = ended.end()
+				w.put("a") // so that left notices
+				_ = left.end()
+			}
+			once() // leftovers of the first watch, such as a connection in a pool, may stay
+			before := started()
+			for range 20 {
+				once()
+			}
+			for end := time.Now().Add(Patience); started() > before+5; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d goroutines were left before 40 watches, and %d after", before, started())
+				}
+			}
 		}},
 
 		{"breaking the loop ends the watch", func(t testing.TB, s Subject[T]) {

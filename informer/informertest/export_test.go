@@ -12,8 +12,16 @@ import (
 // Failures runs every case with a source of its own, and returns the names of those that fail, with what they said first,
 // and the number of those that were skipped.
 func Failures[T any](t *testing.T, open func() Subject[T]) (failed map[string]string, skipped int) {
+	return FailuresOf(t, "", open)
+}
+
+// FailuresOf is Failures of the case with a name, or of all cases if the name is empty.
+func FailuresOf[T any](t *testing.T, name string, open func() Subject[T]) (failed map[string]string, skipped int) {
 	failed = map[string]string{}
 	for _, c := range cases[T]() {
+		if name != "" && c.name != name {
+			continue
+		}
 		ctx, cancel := context.WithCancel(context.Background())
 		r := &recorder{TB: t, ctx: ctx}
 		r.call(func() { c.run(r, open()) })

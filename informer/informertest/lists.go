@@ -51,6 +51,24 @@ func listCases[T any]() []testCase[T] {
 			watch.sees(w.put("0")) // nothing in the list is repeated
 		}},
 
+		{"a list does not change afterward", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			for _, name := range []string{"a", "b", "c"} {
+				w.put(name)
+			}
+			list, err := s.Source.List(t.Context())
+			w.must(err)
+			before, err := w.read(list)
+			w.must(err)
+			w.put("a")
+			w.delete("b")
+			w.put("d")
+			w.listsTruth()
+			if after, err := w.read(list); err != nil || !maps.Equal(before, after) {
+				t.Fatalf("a list that held %v holds %v after later changes: %v", before, after, err)
+			}
+		}},
+
 		{"a list during changes is consistent with its version", func(t testing.TB, s Subject[T]) {
 			if s.Merges {
 				t.Skip("a merging watch does not yield the state of every version")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -51,9 +52,10 @@ func overlapCases[T any]() []testCase[T] {
 			newWorld(t, s).overlap(o.first, o.second)
 		}})
 	}
-	return append(all, testCase[T]{"caches following many writers converge", func(t testing.TB, s Subject[T]) {
-		newWorld(t, s).manyWriters()
-	}})
+	return append(all,
+		testCase[T]{"caches following many writers converge", func(t testing.TB, s Subject[T]) { newWorld(t, s).manyWriters(6, 5, 8) }},
+		testCase[T]{"caches following a burst of new objects converge", func(t testing.TB, s Subject[T]) { newWorld(t, s).manyWriters(4, 50, 1) }},
+	)
 }
 
 // overlap makes first begin before second and commit after it. Three caches follow the source: one that listed before both, one that lists
@@ -86,8 +88,7 @@ func (w *world[T]) overlap(first, second Change) {
 }
 
 // manyWriters runs several writers, with several objects each, while new caches list and follow.
-func (w *world[T]) manyWriters() {
-	const writers, objects, rounds = 6, 5, 8
+func (w *world[T]) manyWriters(writers, objects, rounds int) {
 	w.t.Helper()
 	caches := w.caches()
 	caches.follow("a cache that listed before the writers began")
@@ -142,22 +143,21 @@ type caches[T any] struct {
 
 // follower is one cache.
 type follower struct {
-	name string
+	name    string
+	changed broadcast.Signal // woken after each change of the following
 
-	mu sync.Mutex // guards the following
-
-	now     state
-	seen    informer.Version
-	err     error
-	changed chan struct{} // closed and replaced at each change of the above
+	mu sync.Mutex
+	// mu guards the following.
+	now  state
+	seen informer.Version
+	err  error
 }
 
 func (f *follower) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
-	close(f.changed)
-	f.changed = make(chan struct{})
+	f.changed.Wake()
 }
 
 func (w *world[T]) caches() *caches[T] {
@@ -173,7 +173,7 @@ func (w *world[T]) caches() *caches[T] {
 // follow starts a cache, and returns when it has listed.
 func (c *caches[T]) follow(name string) {
 	c.w.t.Helper()
-	f := &follower{name: name, now: state{}, changed: make(chan struct{})}
+	f := &follower{name: name, now: state{}}
 	c.all = append(c.all, f)
 	listed := make(chan error, 1)
 	c.group.Go(func() { // follows the source, which blocks; ends with ctx; the cleanup waits for it
@@ -270,7 +270,7 @@ func (c *caches[T]) converge() {
 	for _, f := range c.all {
 		for {
 			f.mu.Lock()
-			now, seen, err, changed := maps.Clone(f.now), f.seen, f.err, f.changed
+			now, seen, err, changed := maps.Clone(f.now), f.seen, f.err, f.changed.Next()
 			f.mu.Unlock()
 			if maps.Equal(now, c.w.truth) {
 				break

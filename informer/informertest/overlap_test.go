@@ -15,6 +15,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 )
 
 // ordering is how a ledger gives versions to transactions.
@@ -39,7 +40,7 @@ type ledger struct {
 	version informer.Version
 	rows    []row
 	objects []pair
-	changed chan struct{}
+	changed broadcast.Signal
 }
 
 // row is one row of the change log.
@@ -49,7 +50,7 @@ type row struct {
 }
 
 func newLedger(order ordering) *ledger {
-	return &ledger{order: order, changed: make(chan struct{})}
+	return &ledger{order: order}
 }
 
 // begin makes a change in a transaction of its own, and returns the commit.
@@ -87,8 +88,7 @@ func (l *ledger) commit(ev event) {
 	default:
 		l.objects = append(l.objects, ev.Object)
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.changed.Wake()
 	if l.order == locked {
 		l.turn.Unlock()
 	}
@@ -131,7 +131,7 @@ func (l *ledger) Watch(ctx context.Context, after informer.Version) events {
 			if l.order == eager && l.version > max(after, reached) {
 				now = append(now, event{Type: informer.Bookmark, Version: l.version})
 			}
-			changed := l.changed
+			changed := l.changed.Next()
 			l.mu.Unlock()
 			for _, ev := range now {
 				if !yield(ev, nil) {

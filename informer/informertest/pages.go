@@ -47,10 +47,10 @@ func (s *Source[K, T]) pages(ctx context.Context, size int) iter.Seq2[informer.L
 				return
 			}
 			i := min(size, len(list.Items))
-			if !yield(informer.List[T]{Items: list.Items[:i:i], Version: list.Version}, nil) {
+			if !yield(informer.List[T]{Items: list.Items[:i:i], Unread: list.Unread, Version: list.Version}, nil) {
 				return
 			}
-			list.Items = list.Items[i:]
+			list.Items, list.Unread = list.Items[i:], nil // the first page has all that are unread
 		}
 	}
 }
@@ -60,7 +60,8 @@ func (s *Source[K, T]) list() (list informer.List[T], after int, fail error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.frozen != nil {
-		list = informer.List[T]{Items: slices.Clone(s.frozen.Items), Version: s.frozen.Version}
+		list = *s.frozen
+		list.Items = slices.Clone(list.Items)
 	} else {
 		list = s.listLocked()
 	}

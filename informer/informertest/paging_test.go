@@ -3,6 +3,7 @@ package informertest_test
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"iter"
 	"slices"
 	"testing"
@@ -130,6 +131,62 @@ func TestSuiteDetectsEveryFaultOfPages(t *testing.T) {
 			})
 		})
 	}
+}
+
+// rangeLister is a source that lists ranges of hashes, by a condition that may have a fault.
+type rangeLister struct {
+	*source
+	in func(hash uint64, r informer.HashRange) bool
+}
+
+func (l rangeLister) ListRanges(ctx context.Context, ranges []informer.HashRange) pages {
+	return func(yield func(informer.List[pair], error) bool) {
+		list, err := l.List(ctx)
+		var in []pair
+		for _, p := range list.Items {
+			h := fnv.New32a()
+			_, _ = h.Write([]byte(p.name))
+			for _, r := range ranges {
+				if l.in(uint64(h.Sum32())&^0xfffff, r) { // so that some hashes are the bounds of ranges
+					in = append(in, p)
+				}
+			}
+		}
+		list.Items = in
+		yield(list, err)
+	}
+}
+
+func TestSuiteDetectsEveryFaultOfRanges(t *testing.T) {
+	const case1 = "each object is in one range"
+	for name, f := range map[string]struct {
+		in      func(hash uint64, r informer.HashRange) bool
+		message string
+	}{
+		"the end is in the range":       {func(h uint64, r informer.HashRange) bool { return r.From <= h && h <= r.To }, "is in two ranges"},
+		"the begin is not in the range": {func(h uint64, r informer.HashRange) bool { return r.From < h && h < r.To }, "the ranges have"},
+		"the range has everything":      {func(uint64, informer.HashRange) bool { return true }, "twice"},
+		"the hash is that of another":   {func(h uint64, r informer.HashRange) bool { return r.From <= h+1<<31 && h+1<<31 < r.To }, "the ranges have"},
+		"an empty range is open-ended":  {func(h uint64, r informer.HashRange) bool { return r.From <= h && (h < r.To || r.To == 0) }, "twice"},
+		"the bounds have 31 bits":       {func(h uint64, r informer.HashRange) bool { return r.From&0x7fffffff <= h && h < r.To&0x7fffffff }, "is in two ranges"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+					src := newSource()
+					return subject(src, rangeLister{src, f.in})
+				})
+				assert.Contains(t, failed[case1], f.message)
+			})
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+			src := newSource()
+			return subject(src, rangeLister{src, func(h uint64, r informer.HashRange) bool { return r.From <= h && h < r.To }})
+		})
+		assert.Empty(t, failed)
+	})
 }
 
 func TestPagesMayFailMidway(t *testing.T) {

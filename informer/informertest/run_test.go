@@ -29,12 +29,15 @@ func subject(src *source, under informer.ListWatcher[pair]) informertest.Subject
 		Source:   under,
 		Put:      func(name string, rev int) error { src.Put(pair{name, strconv.Itoa(rev)}); return nil },
 		Delete:   func(name string) error { src.Delete(name); return nil },
+		Spoil:    func(name string) error { src.Spoil(pair{name: name}, errSpoiled); return nil },
 		Read:     read,
 		History:  1000,
 		Expire:   func() error { src.Compact(); return nil },
 		Bookmark: func() error { src.Bookmark(); return nil },
 	}
 }
+
+var errSpoiled = errors.New("half written")
 
 func read(p pair) (string, int) {
 	rev, _ := strconv.Atoi(p.value)
@@ -108,7 +111,7 @@ func TestCasesForMissingPromisesAreSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed, skipped := informertest.Failures(t, forgetful)
 		assert.Empty(t, failed)
-		assert.Equal(t, 17, skipped)
+		assert.Equal(t, 37, skipped)
 		failed, skipped = informertest.Failures(t, func() informertest.Subject[pair] {
 			src := newSource()
 			s := subject(src, src)
@@ -116,7 +119,7 @@ func TestCasesForMissingPromisesAreSkipped(t *testing.T) {
 			return s
 		})
 		assert.Empty(t, failed)
-		assert.Equal(t, 19, skipped)
+		assert.Equal(t, 41, skipped)
 	})
 }
 
@@ -248,6 +251,28 @@ var faults = []struct {
 			half := len(first.Items) / 2
 			return informer.List[pair]{Items: slices.Concat(first.Items[:half], second.Items[half:]), Version: second.Version}, err
 		}}},
+	{"the list uses its slice again", "a list does not change afterward", "holds",
+		func() faulty {
+			shared := make([]pair, 200)
+			return faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+				l, err := s.List(ctx)
+				if len(l.Items) < len(shared) {
+					l.Items = shared[:copy(shared, l.Items)]
+				}
+				return l, err
+			}}
+		}()},
+	{"a second loop goes on", "each loop over a watch starts at the same version", "",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			return func(yield func(event, error) bool) {
+				for ev, err := range s.Watch(ctx, after) {
+					after = max(after, ev.Version)
+					if !yield(ev, err) {
+						return
+					}
+				}
+			}
+		}}},
 	{"the list does not return", "a list returns when its context ends", "waited",
 		faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
 			if ctx.Err() != nil {
@@ -289,6 +314,17 @@ var faults = []struct {
 			}
 			return []event{ev}
 		})},
+	{"a watch has room for few objects", "caches following a burst of new objects converge", "differs from the source",
+		faulty{watch: func(s *source, ctx context.Context, after informer.Version) events {
+			seen := map[string]bool{}
+			return tells(func(ev event) []event {
+				if len(seen) >= 120 && !seen[ev.Object.name] && ev.Type != informer.Bookmark {
+					return nil
+				}
+				seen[ev.Object.name] = true
+				return []event{ev}
+			}).watch(s, ctx, after)
+		}}},
 	{"creations are modifications", "a deletion carries the last state, and a creation after it is new", "Modified a",
 		when(isType(informer.Added), func(ev *event) { ev.Type = informer.Modified })},
 	{"a deletion has only the key", "a deletion carries the last state, and a creation after it is new", "Deleted a.0",
@@ -382,6 +418,60 @@ var faults = []struct {
 		}}},
 }
 
+// oneAtATime is a source of which one consumer at a time may have an event.
+type oneAtATime struct {
+	*source
+	turn chan struct{}
+}
+
+func (o oneAtATime) Watch(ctx context.Context, after informer.Version) events {
+	return func(yield func(event, error) bool) {
+		for ev, err := range o.source.Watch(ctx, after) {
+			o.turn <- struct{}{}
+			more := yield(ev, err)
+			<-o.turn
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+func TestSuiteDetectsConsumersThatHoldUpOthers(t *testing.T) {
+	for name, c := range map[string]struct {
+		noticed string
+		subject func(src *source, turn chan struct{}) informertest.Subject[pair]
+	}{
+		"other consumers": {"a consumer that does not read on delays no other", func(src *source, turn chan struct{}) informertest.Subject[pair] {
+			return subject(src, oneAtATime{src, turn})
+		}},
+		"writers": {"a consumer may list and change the source inside its loop", func(src *source, turn chan struct{}) informertest.Subject[pair] {
+			s := subject(src, oneAtATime{src, turn})
+			put := s.Put
+			s.Put = func(name string, rev int) error {
+				select {
+				case turn <- struct{}{}:
+				case <-time.After(time.Hour):
+					return errors.New("somebody else has the turn")
+				}
+				defer func() { <-turn }()
+				return put(name, rev)
+			}
+			return s
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, _ := informertest.FailuresOf(t, c.noticed, func() informertest.Subject[pair] {
+					return c.subject(newSource(), make(chan struct{}, 1))
+				})
+				assert.NotEmpty(t, failed)
+				time.Sleep(2 * time.Hour) // until the writers that wait in the source have given up
+			})
+		})
+	}
+}
+
 // A source whose watches soon expire, and then its next list comes from a replica that has stopped.
 func TestSuiteDetectsListsThatGoBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -465,4 +555,127 @@ func TestSuiteDetectsWatchSharingItsEvents(t *testing.T) {
 		})
 		assert.Contains(t, failed["two watches yield the same events"], "has yielded nothing")
 	})
+}
+
+// The events come from a log that is written before a change is visible.
+func TestSuiteDetectsEventsBeforeTheirChangeIsVisible(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+			src := newSource()
+			var mu sync.Mutex
+			visible, _ := src.List(t.Context())
+			s := subject(src, faulty{source: src, list: func(*source, context.Context) (informer.List[pair], error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return visible, nil
+			}})
+			appear := func() {
+				now, _ := src.List(t.Context())
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if now.Version > visible.Version {
+					visible = now
+				}
+			}
+			put, remove := s.Put, s.Delete
+			s.Put = func(name string, rev int) error { defer appear(); return put(name, rev) }
+			s.Delete = func(name string) error { defer appear(); return remove(name) }
+			return s
+		})
+		assert.Contains(t, failed["a list that begins after an event shows its change"], "a list that begins after that")
+	})
+}
+
+// versioned tells its latest version, which is behind by some changes.
+type versioned struct {
+	*source
+	behind informer.Version
+}
+
+func (v versioned) LatestVersion(context.Context) (informer.Version, error) {
+	return max(v.Version(), v.behind) - v.behind, nil
+}
+
+func TestSuiteDetectsLatestVersionThatLacksAChange(t *testing.T) {
+	const noticed = "the latest version covers every change, and a watch reaches it"
+	synctest.Test(t, func(t *testing.T) {
+		for behind := range informer.Version(2) {
+			failed, _ := informertest.Failures(t, func() informertest.Subject[pair] {
+				src := newSource()
+				return subject(src, versioned{src, behind})
+			})
+			if behind == 0 {
+				assert.Empty(t, failed)
+			} else {
+				assert.Contains(t, failed[noticed], "the latest version is 0, but a watch at version 0 lacks")
+			}
+		}
+	})
+}
+
+// must returns v. It panics if err is not nil: a test that constructs its subject from a bad Config is broken.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// Each of these mistakes makes an object that exists and cannot be read harm others, or look deleted.
+func TestSuiteDetectsMistakesAboutUnreadObjects(t *testing.T) {
+	changing := func(change func(ev event) (event, bool)) faulty {
+		return watching(func(s *source, ctx context.Context, after informer.Version, yield func(event, error) bool) {
+			for ev, err := range s.Watch(ctx, after) {
+				ok := true
+				if err == nil && ev.Type == informer.Unreadable {
+					ev, ok = change(ev)
+				}
+				if !ok || !yield(ev, err) {
+					if !ok {
+						yield(event{}, errSpoiled)
+					}
+					return
+				}
+			}
+		})
+	}
+	listing := func(change func(l *informer.List[pair])) faulty {
+		return faulty{list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+			l, err := s.List(ctx)
+			if len(l.Unread) > 0 {
+				change(&l)
+			}
+			return l, err
+		}}
+	}
+	for name, f := range map[string]faulty{
+		"it ends the watch": changing(func(ev event) (event, bool) { return ev, false }),
+		"it looks deleted": changing(func(ev event) (event, bool) {
+			ev.Type, ev.Err, ev.KeyOnly = informer.Deleted, nil, true
+			return ev, true
+		}),
+		"it looks unchanged":           changing(func(ev event) (event, bool) { return event{Type: informer.Bookmark, Version: ev.Version}, true }),
+		"it has no reason":             changing(func(ev event) (event, bool) { ev.Err = nil; return ev, true }),
+		"it looks like an empty state": changing(func(ev event) (event, bool) { ev.Type, ev.Err = informer.Modified, nil; return ev, true }),
+		"it has another key":           changing(func(ev event) (event, bool) { ev.Object.name = ""; return ev, true }),
+		"a list leaves it out":         listing(func(l *informer.List[pair]) { l.Unread = nil }),
+		"a list has it as an object":   listing(func(l *informer.List[pair]) { l.Items, l.Unread = append(l.Items, l.Unread[0].Object), nil }),
+		"a list has no reason":         listing(func(l *informer.List[pair]) { l.Unread = slices.Clone(l.Unread); l.Unread[0].Err = nil }),
+		"a list does not name it":      listing(func(l *informer.List[pair]) { l.Unread, l.Missing = nil, []error{errSpoiled} }),
+		"a list leaves others out":     listing(func(l *informer.List[pair]) { l.Items = nil }),
+		"a list fails": {list: func(s *source, ctx context.Context) (informer.List[pair], error) {
+			if l, err := s.List(ctx); len(l.Unread) == 0 {
+				return l, err
+			}
+			return informer.List[pair]{}, errSpoiled
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				failed, _ := informertest.Failures(t, invent(f))
+				assert.NotEmpty(t, failed)
+			})
+		})
+	}
 }

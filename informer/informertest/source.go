@@ -9,6 +9,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 )
 
 // Source is an in-memory [informer.ListWatcher]. Several goroutines may call its methods concurrently.
@@ -16,27 +17,29 @@ type Source[K comparable, T any] struct {
 	key   cache.KeyFunc[K, T]
 	clock *Clock
 
+	changed broadcast.Signal // woken when something has changed that concerns watches
+
 	mu *sync.Mutex // of the clock
 	// mu guards the following.
 	objects map[K]T
-	order   []K              // the keys of objects in the order in which they arrived
-	history []told[T]        // what watches yield, in order
-	dropped int              // the number of forgotten entries of the history
-	floor   informer.Version // a watch may start here, or later
-	mute    bool             // no watch yields changes
+	spoiled map[K]informer.Unread[T] // which are not in objects
+	order   []K                      // the keys of both in the order in which they arrived
+	history []entry[T]               // what watches yield, in order
+	dropped int                      // the number of forgotten entries of the history
+	floor   informer.Version         // a watch may start here, or later
+	mute    bool                     // no watch yields changes
 	frozen  *informer.List[T]
-	held    bool          // watches yield nothing from holdAt on
-	holdAt  int           // a position, counted from the first entry ever
-	lists   error         // of every list
-	after   int           // the number of pages before it
-	watches error         // of every Watch
-	breaks  int           // how often watches were broken
-	broken  error         // the error of the last break
-	changed chan struct{} // closed, with mu held, and replaced, when something has changed that concerns watches
+	held    bool  // watches yield nothing from holdAt on
+	holdAt  int   // a position, counted from the first entry ever
+	lists   error // of every list
+	after   int   // the number of pages before it
+	watches error // of every Watch
+	breaks  int   // how often watches were broken
+	broken  error // the error of the last break
 }
 
-// told is an entry of the history.
-type told[T any] struct {
+// entry is one event of the history.
+type entry[T any] struct {
 	at    informer.Version // a watch that starts here, or later, does not yield it
 	event informer.Event[T]
 }
@@ -65,25 +68,54 @@ func (s *Source[K, T]) Put(obj T) informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := informer.Modified
-	if _, exists := s.objects[key]; !exists {
+	_, exists := s.objects[key]
+	_, spoiled := s.spoiled[key]
+	if !exists {
 		t = informer.Added
+	}
+	if !exists && !spoiled {
 		s.order = append(s.order, key)
 	}
+	delete(s.spoiled, key)
 	s.objects[key] = obj
 	return s.recordLocked(t, obj)
+}
+
+// Spoil makes the object with the key of obj one that exists and cannot be read, because of err, until it is put again or deleted. Only the
+// fields of obj that make up the key count. It returns the version of that change.
+func (s *Source[K, T]) Spoil(obj T, err error) informer.Version {
+	key := s.key(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, exists := s.objects[key]
+	if _, spoiled := s.spoiled[key]; !exists && !spoiled {
+		s.order = append(s.order, key)
+	}
+	delete(s.objects, key)
+	s.spoiled[key] = informer.Unread[T]{Object: obj, Err: err}
+	s.clock.advanceLocked(s)
+	s.addLocked(informer.Event[T]{Type: informer.Unreadable, Object: obj, Err: err})
+	return s.clock.version
 }
 
 // Delete deletes the object with the given key. It returns the version of that change, or the current one if there is no such object.
 func (s *Source[K, T]) Delete(key K) informer.Version {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	obj, exists := s.objects[key]
-	if !exists {
-		return s.clock.version
+	ev := informer.Event[T]{Type: informer.Deleted, Object: s.objects[key]}
+	if _, exists := s.objects[key]; !exists {
+		unread, spoiled := s.spoiled[key]
+		if !spoiled {
+			return s.clock.version
+		}
+		ev.Object, ev.KeyOnly = unread.Object, true
 	}
 	delete(s.objects, key)
+	delete(s.spoiled, key)
 	s.order = slices.DeleteFunc(s.order, func(k K) bool { return k == key })
-	return s.recordLocked(informer.Deleted, obj)
+	s.clock.advanceLocked(s)
+	s.addLocked(ev)
+	return s.clock.version
 }
 
 // Bookmark advances to a version without a change, as when something else in a database changes, and returns it.
@@ -108,7 +140,7 @@ func (s *Source[K, T]) Compact() {
 	s.dropped += len(s.history)
 	s.history = nil
 	s.floor = s.clock.version
-	s.changedLocked()
+	s.changed.Wake()
 }
 
 // Fail breaks every open watch, and makes every list and every Watch fail with err from now on. Fail(nil) ends that.
@@ -173,7 +205,7 @@ func (s *Source[K, T]) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held = false
-	s.changedLocked()
+	s.changed.Wake()
 }
 
 // Send makes open watches yield ev as is, such as an event that is repeated, has an old version, or has no type. Watches that start before
@@ -181,8 +213,8 @@ func (s *Source[K, T]) Release() {
 func (s *Source[K, T]) Send(ev informer.Event[T]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.history = append(s.history, told[T]{s.clock.version, ev})
-	s.changedLocked()
+	s.history = append(s.history, entry[T]{s.clock.version, ev})
+	s.changed.Wake()
 }
 
 // List implements [informer.ListWatcher].
@@ -203,8 +235,8 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 			case end:
 				return
 			}
-			for _, entry := range events {
-				if !yield(entry.event, nil) {
+			for _, e := range events {
+				if !yield(e.event, nil) {
 					return
 				}
 			}
@@ -220,7 +252,7 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 
 // cursor is the position of a watch.
 type cursor struct {
-	known    bool // the version that it starts after is in the history
+	valid    bool // the version that it starts after is in the history
 	position int  // of its next entry, counted from the first ever
 	breaks   int  // how often watches were broken before it
 }
@@ -229,12 +261,12 @@ type cursor struct {
 func (s *Source[K, T]) open(after informer.Version) cursor {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	behind := slices.IndexFunc(s.history, func(e told[T]) bool { return e.at > after })
+	behind := slices.IndexFunc(s.history, func(e entry[T]) bool { return e.at > after })
 	if behind < 0 {
 		behind = len(s.history)
 	}
 	return cursor{
-		known:    s.floor <= after && after <= s.clock.version,
+		valid:    s.floor <= after && after <= s.clock.version,
 		position: s.dropped + behind,
 		breaks:   s.breaks,
 	}
@@ -242,7 +274,7 @@ func (s *Source[K, T]) open(after informer.Version) cursor {
 
 // next returns the events for a watch, and a channel that is closed when there are more. If the watch must end, it returns that and the
 // error to end with.
-func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{}, end bool, err error) {
+func (s *Source[K, T]) next(c *cursor) (events []entry[T], changed <-chan struct{}, end bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -250,7 +282,7 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 		return nil, nil, true, s.watches
 	case c.breaks != s.breaks:
 		return nil, nil, true, s.broken
-	case !c.known || c.position < s.dropped:
+	case !c.valid || c.position < s.dropped:
 		return nil, nil, true, fmt.Errorf("informertest: watch: %w", informer.ErrExpired)
 	}
 	events = s.history[c.position-s.dropped:]
@@ -258,14 +290,18 @@ func (s *Source[K, T]) next(c *cursor) (events []told[T], changed <-chan struct{
 		events = events[:min(len(events), max(s.holdAt-c.position, 0))]
 	}
 	c.position += len(events)
-	return events, s.changed, false, nil
+	return events, s.changed.Next(), false, nil
 }
 
 // listLocked returns the current content.
 func (s *Source[K, T]) listLocked() informer.List[T] {
 	list := informer.List[T]{Version: s.clock.version}
 	for _, key := range s.order {
-		list.Items = append(list.Items, s.objects[key])
+		if unread, spoiled := s.spoiled[key]; spoiled {
+			list.Unread = append(list.Unread, unread)
+		} else {
+			list.Items = append(list.Items, s.objects[key])
+		}
 	}
 	return list
 }
@@ -273,32 +309,26 @@ func (s *Source[K, T]) listLocked() informer.List[T] {
 // recordLocked advances the clock and adds an event to the history.
 func (s *Source[K, T]) recordLocked(t informer.EventType, obj T) informer.Version {
 	s.clock.advanceLocked(s)
-	s.addLocked(t, obj)
+	s.addLocked(informer.Event[T]{Type: t, Object: obj})
 	return s.clock.version
 }
 
 // tickLocked implements ticker.
 func (s *Source[K, T]) tickLocked() {
-	var none T
-	s.addLocked(informer.Bookmark, none)
+	s.addLocked(informer.Event[T]{Type: informer.Bookmark})
 }
 
 // addLocked adds an event of the current version to the history.
-func (s *Source[K, T]) addLocked(t informer.EventType, obj T) {
+func (s *Source[K, T]) addLocked(ev informer.Event[T]) {
 	if !s.mute {
-		at := s.clock.version
-		s.history = append(s.history, told[T]{at, informer.Event[T]{Type: t, Object: obj, Version: at}})
-		s.changedLocked()
+		ev.Version = s.clock.version
+		s.history = append(s.history, entry[T]{ev.Version, ev})
+		s.changed.Wake()
 	}
 }
 
 func (s *Source[K, T]) breakLocked(err error) {
 	s.breaks++
 	s.broken = err
-	s.changedLocked()
-}
-
-func (s *Source[K, T]) changedLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
+	s.changed.Wake()
 }

@@ -16,16 +16,17 @@ import (
 
 // watcher is a consumer of a watch.
 type watcher[T any] struct {
-	t      testing.TB
-	read   func(T) (string, int)
-	merges bool             // the source may skip states that were replaced
-	last   informer.Version // of the last event
-	events chan informer.Event[T]
-	leave  context.CancelFunc // leaves the loop at the next event
-	cancel context.CancelCauseFunc
-	ended  chan struct{} // closed when the loop is over; then the following are set
-	errs   []error
-	late   bool // something followed an error
+	t         testing.TB
+	read      func(T) (string, int)
+	merges    bool             // the source may skip states that were replaced
+	last      informer.Version // of the last event
+	vanishing bool             // an object has vanished, and the source has no version for that
+	events    chan informer.Event[T]
+	leave     context.CancelFunc // leaves the loop at the next event
+	cancel    context.CancelCauseFunc
+	ended     chan struct{} // closed when the loop is over; then the following are set
+	errs      []error
+	late      bool // something followed an error
 }
 
 // watch starts a watch, which ends with the test.
@@ -61,7 +62,7 @@ func (w *world[T]) watch(after informer.Version) *watcher[T] {
 func (w *world[T]) changes(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
 		for ev, err := range w.Source.Watch(ctx, after) {
-			if c := (interface{ Continues() bool })(nil); errors.As(err, &c) && c.Continues() {
+			if goesOn(err) {
 				continue
 			}
 			if !yield(ev, err) {
@@ -69,6 +70,12 @@ func (w *world[T]) changes(ctx context.Context, after informer.Version) iter.Seq
 			}
 		}
 	}
+}
+
+// goesOn reports whether a watch goes on after an error.
+func goesOn(err error) bool {
+	c := (interface{ Continues() bool })(nil)
+	return errors.As(err, &c) && c.Continues()
 }
 
 // consume reads a watch until it or left ends.
@@ -127,7 +134,10 @@ func (r *watcher[T]) event() (change, error) {
 
 func (r *watcher[T]) check(ev informer.Event[T]) change {
 	r.t.Helper()
-	c := change{what: ev.Type, version: ev.Version}
+	c := change{what: ev.Type, version: ev.Version, keyOnly: ev.KeyOnly, merged: r.merges}
+	if ev.KeyOnly && ev.Type != informer.Deleted {
+		r.t.Fatalf("%v %+v is KeyOnly, which only a deletion may be", ev.Type, ev.Object)
+	}
 	switch ev.Type {
 	case informer.Bookmark:
 		if !reflect.ValueOf(&ev.Object).Elem().IsZero() {
@@ -136,9 +146,12 @@ func (r *watcher[T]) check(ev informer.Event[T]) change {
 		if ev.Version < r.last {
 			r.t.Fatalf("a bookmark of version %d comes after version %d", ev.Version, r.last)
 		}
-	case informer.Added, informer.Modified, informer.Deleted:
+	case informer.Added, informer.Modified, informer.Deleted, informer.Unreadable:
+		if (ev.Err != nil) != (ev.Type == informer.Unreadable) {
+			r.t.Fatalf("%v of version %d has the error %v, which every Unreadable event needs, and no other has", ev.Type, ev.Version, ev.Err)
+		}
 		c.name, c.rev = r.read(ev.Object)
-		if ev.Version <= r.last {
+		if ev.Version < r.last || ev.Version == r.last && !r.vanishing {
 			r.t.Fatalf("%v comes after version %d", c, r.last)
 		}
 	default:
@@ -160,10 +173,21 @@ func (r *watcher[T]) sees(want ...change) {
 		if err != nil {
 			r.t.Fatalf("the watch ends with the error %q before it yields: %v %s.%d", err, c.what, c.name, c.rev)
 		}
-		if got.what != c.what || got.name != c.name || got.rev != c.rev {
+		if !got.means(c) {
 			r.t.Fatalf("the watch yields: %v; want: %v %s.%d", got, c.what, c.name, c.rev)
 		}
 	}
+}
+
+// means reports whether the event c says what is wanted. A merging source need not know whether an object is new.
+func (c change) means(want change) bool {
+	switch {
+	case c.name != want.name || (c.what == informer.Deleted) != (want.what == informer.Deleted):
+		return false
+	case c.what == informer.Deleted:
+		return c.keyOnly || c.rev == want.rev
+	}
+	return c.rev == want.rev && (c.what == want.what || c.merged)
 }
 
 // seesMerged fails unless the next events lead to the same states as these, with the states of each object in the same order. Intermediate
@@ -187,9 +211,10 @@ func (r *watcher[T]) seesMerged(want []change) {
 			if err != nil {
 				r.t.Fatalf("the watch ends with the error %q before it yields: %v", err, left[name])
 			}
-			i := slices.IndexFunc(left[got.name], func(c change) bool {
-				return c.rev == got.rev && (c.what == informer.Deleted) == (got.what == informer.Deleted)
-			})
+			if got.keyOnly && !had[got.name] {
+				continue // the source does not know whether the object was reported
+			}
+			i := slices.IndexFunc(left[got.name], got.means)
 			if i < 0 || had[got.name] && got.what == informer.Added || !had[got.name] && got.what == informer.Deleted {
 				r.t.Fatalf("the watch yields: %v; want one of %v", got, left[got.name])
 			}

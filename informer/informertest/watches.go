@@ -117,6 +117,182 @@ func watchCases[T any]() []testCase[T] {
 			resumed.sees(c)
 		}},
 
+		{"the latest version covers every change, and a watch reaches it", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			v, ok := s.Source.(informer.Versioner)
+			if !ok {
+				t.Skip("the source does not tell its latest version")
+			}
+			latest := func() (version informer.Version) {
+				w.must(within(t.Context(), t, "the latest version", func(ctx context.Context) (err error) {
+					version, err = v.LatestVersion(ctx)
+					return err
+				}))
+				return version
+			}
+			watch := w.watch(w.listsTruth())
+			for _, step := range w.steps() {
+				before := watch.last
+				c := step()
+				version := latest()
+				if version <= before {
+					t.Fatalf("the latest version is %d, but a watch at version %d lacks: %v", version, before, c)
+				}
+				watch.sees(c)
+				ended, cancel := context.WithCancel(t.Context())
+				cancel()
+				_ = within(ended, t, "the end of a call of LatestVersion", func(ctx context.Context) error {
+					_, err := v.LatestVersion(ctx)
+					return err
+				})
+				for watch.last < version {
+					if c, err := watch.event(); err != nil || c.what != informer.Bookmark {
+						t.Fatalf("the watch yields: %v, %v; want: a bookmark of version %d", c, err, version)
+					}
+				}
+			}
+		}},
+
+		{"each loop over a watch starts at the same version", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.needs(1)
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			watch := w.Source.Watch(ctx, w.listsTruth())
+			want := w.put("a")
+			for range 2 {
+				for ev, err := range watch {
+					if goesOn(err) {
+						continue
+					}
+					w.must(err)
+					if ev.Type == informer.Bookmark {
+						continue
+					}
+					if name, rev := w.Read(ev.Object); name != want.name || rev != want.rev {
+						t.Fatalf("the loop begins with %s.%d, want: %v", name, rev, want)
+					}
+					break
+				}
+			}
+		}},
+
+		{"a consumer may list and change the source inside its loop", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			version := w.listsTruth()
+			w.must(within(t.Context(), t, "changes inside a loop", func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, Patience)
+				defer cancel()
+				if err := s.Put("a", 1); err != nil {
+					return err
+				}
+				for ev, err := range w.changes(ctx, version) {
+					if err != nil {
+						return err
+					}
+					if ev.Type == informer.Bookmark {
+						continue
+					}
+					if name, _ := w.Read(ev.Object); name == "b" {
+						return nil
+					}
+					if _, err := s.Source.List(ctx); err != nil {
+						return err
+					}
+					if err := s.Put("b", 2); err != nil {
+						return err
+					}
+				}
+				return errors.New("the watch has ended")
+			}))
+		}},
+
+		{"a consumer that does not read on delays no other", func(t testing.TB, s Subject[T]) {
+			w := newWorld(t, s)
+			w.needs(storyChanges + 1)
+			version := w.listsTruth()
+			ctx, cancel := context.WithCancel(t.Context())
+			stuck, done := make(chan struct{}), make(chan struct{})
+			go func() { // ends with ctx, after its loop; waited for below
+				defer close(done)
+				_ = wait.Call(ctx, func(ctx context.Context) error { // a panic is the subject of another case
+					for ev, err := range w.changes(ctx, version) {
+						if err == nil && ev.Type != informer.Bookmark {
+							close(stuck)
+							<-ctx.Done()
+						}
+						return nil
+					}
+					return nil
+				})
+			}()
+			defer func() {
+				cancel()
+				<-done
+			}()
+			first := w.put("x")
+			select {
+			case <-stuck:
+			case <-done: // it has an error or a bookmark, so nothing holds the others up
+			case <-time.After(Patience):
+				t.Fatalf("the watch has yielded nothing for %v", Patience)
+			}
+			other := w.watch(version)
+			other.sees(first)
+			for _, step := range w.steps() {
+				other.sees(step())
+			}
+		}},
+
+		{"a list that begins after an event shows its change", func(t testing.TB, s Subject[T]) {
+			const names, revs = 5, 8
+			w := newWorld(t, s)
+			ctx, cancel := context.WithTimeout(t.Context(), Patience)
+			defer cancel()
+			version := w.listsTruth()
+			writing := make(chan error, 1)
+			go func() { // writes concurrently with the watch; ends by itself; waited for below
+				writing <- func() error {
+					for i := range names * revs {
+						if err := s.Put(fmt.Sprint(i%names), i+1); err != nil {
+							return err
+						}
+					}
+					return errors.Join(s.Delete("0"), s.Put("end", names*revs+1))
+				}()
+			}()
+			for ended := false; !ended; {
+				for ev, err := range w.changes(ctx, version) {
+					now, listed := w.list()
+					if errors.Is(err, informer.ErrExpired) {
+						version = listed
+						_, ended = now["end"]
+						break
+					}
+					w.must(err)
+					version = ev.Version
+					if ev.Type == informer.Bookmark {
+						continue
+					}
+					c := change{what: ev.Type, version: ev.Version}
+					c.name, c.rev = w.Read(ev.Object)
+					rev, exists := now[c.name]
+					switch {
+					case listed < c.version:
+						t.Fatalf("the watch yields: %v; a list that begins after that is of version %d", c, listed)
+					case c.what == informer.Deleted && exists:
+						t.Fatalf("the watch yields: %v; a list that begins after that has %s.%d", c, c.name, rev)
+					case c.what != informer.Deleted && rev < c.rev && (exists || c.name != "0"):
+						t.Fatalf("the watch yields: %v; a list that begins after that has %v", c, now)
+					}
+					if ended = c.name == "end"; ended {
+						break
+					}
+				}
+			}
+			w.must(<-writing)
+		}},
+
 		{"a consumer that lists and watches during changes converges", func(t testing.TB, s Subject[T]) {
 			const readers, names, revs = 3, 7, 20
 			w := newWorld(t, s)
@@ -173,7 +349,7 @@ func (w *world[T]) follow(ctx context.Context, now, want state, seen *informer.V
 		if ev.Type == informer.Bookmark {
 			continue
 		}
-		c := change{what: ev.Type, version: ev.Version}
+		c := change{what: ev.Type, version: ev.Version, keyOnly: ev.KeyOnly, merged: w.Merges}
 		c.name, c.rev = w.Read(ev.Object)
 		if err := now.apply(c); err != nil {
 			return false, err

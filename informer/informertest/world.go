@@ -15,6 +15,8 @@ type change struct {
 	name    string
 	rev     int
 	version informer.Version
+	keyOnly bool // what is Deleted, and rev is not known
+	merged  bool // what is Modified, and may stand for a creation, since the source merges
 }
 
 func (c change) String() string {
@@ -30,8 +32,10 @@ func (s state) apply(c change) error {
 	switch {
 	case c.what == informer.Added && exists:
 		return fmt.Errorf("%v, but it is there, as %s.%d", c, c.name, rev)
-	case c.what == informer.Modified && !exists:
+	case c.what == informer.Modified && !exists && !c.merged:
 		return fmt.Errorf("%v, but there is no such object", c)
+	case c.keyOnly:
+		delete(s, c.name)
 	case c.what == informer.Deleted && !exists:
 		return fmt.Errorf("%v, but there is no such object", c)
 	case c.what == informer.Deleted && rev != c.rev:

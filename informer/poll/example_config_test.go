@@ -21,7 +21,6 @@ func ExampleConfig() {
 				}
 				return nil
 			},
-			OnError: func(err error) { fmt.Println(err) },
 		})
 	if err != nil {
 		fmt.Println(err)
@@ -33,12 +32,15 @@ func ExampleConfig() {
 			fmt.Printf("%s/%s ", r.Name, r.ETag)
 		}
 		fmt.Println("at version", list.Version, err)
+		for _, u := range list.Unread {
+			fmt.Printf("%s: %v\n", u.Object.Name, u.Err)
+		}
 	}
 	show()
 	rows = []row{{Name: "ulm"}, {Name: "kiel", ETag: "2"}}
 	show()
 	// Output:
 	// ulm/1 kiel/1 at version 2 <nil>
-	// poll: object ulm: it has no ETag
-	// ulm/1 kiel/2 at version 3 <nil>
+	// ulm/1 kiel/2 at version 4 <nil>
+	// ulm: it has no ETag
 }

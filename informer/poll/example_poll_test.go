@@ -50,11 +50,11 @@ func ExampleSource_Nudge() {
 		fmt.Println(err)
 		return
 	}
-	told := make(chan string)
+	calls := make(chan string)
 	_, err = sites.AddHandler(informer.Handler[string, Site]{
-		OnAdd:    func(s Site, _ bool) { told <- "add " + s.Name },
-		OnUpdate: func(old, s Site) { told <- "update " + s.Name + " from " + old.Region + " to " + s.Region },
-		OnDelete: func(d cache.Tombstone[string, Site]) { told <- "delete " + d.Key },
+		OnAdd:    func(s Site, _ bool) { calls <- "add " + s.Name },
+		OnUpdate: func(old, s Site) { calls <- "update " + s.Name + " from " + old.Region + " to " + s.Region },
+		OnDelete: func(d cache.Tombstone[string, Site]) { calls <- "delete " + d.Key },
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -63,14 +63,14 @@ func ExampleSource_Nudge() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- sites.Run(ctx) }()
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 
 	inv.change(func(sites map[string]Site) { sites["ulm"] = Site{"ulm", "west"} })
 	src.Nudge()
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 	inv.change(func(sites map[string]Site) { delete(sites, "ulm") })
 	src.Nudge()
-	fmt.Println(<-told)
+	fmt.Println(<-calls)
 
 	cancel()
 	<-ended

@@ -15,12 +15,16 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 var errOutage = errors.New("no route to host")
 
-type site = sitetest.Site
+// site is an object. Rev is unique; Life is the Rev of the creation.
+type site struct {
+	Name      string
+	Life, Rev int
+}
 
 func nameOf(s site) string { return s.Name }
 
@@ -30,6 +34,39 @@ func must[T any](v T, err error) T {
 		panic(err)
 	}
 	return v
+}
+
+// start runs in until stop is called, or the test ends. It must be called in a bubble.
+func start(t *testing.T, in *informer.Informer[string, site]) (stop func()) {
+	t.Helper()
+	return looptest.StartInBubble(t, in.Run)
+}
+
+// watch sends what a watch yields until its context ends.
+func watch(t *testing.T, ctx context.Context, src informer.ListWatcher[site], after informer.Version) <-chan string {
+	events := make(chan string, 100)
+	done := make(chan struct{})
+	go func() { // ends with ctx; the cleanup waits for it
+		defer close(done)
+		for ev, err := range src.Watch(ctx, after) {
+			if err != nil {
+				events <- err.Error()
+			} else {
+				events <- fmt.Sprintf("%d %v %s.%d", ev.Version, ev.Type, ev.Object.Name, ev.Object.Rev)
+			}
+		}
+	}()
+	t.Cleanup(func() { <-done })
+	return events
+}
+
+// errorLog collects the errors passed to OnError.
+type errorLog struct{ looptest.Log[error] }
+
+// Take returns the errors since the last Take, once every goroutine of the bubble is blocked.
+func (e *errorLog) Take() []error {
+	synctest.Wait()
+	return e.Log.Take()
 }
 
 // spy counts the calls of a source by an informer.
@@ -114,7 +151,7 @@ func (r *recorder) take() []string {
 	return calls
 }
 
-// state returns the objects that the handler knows, when nothing moves anymore.
+// state returns the objects that were reported to the handler, when nothing moves anymore.
 func (r *recorder) state() map[string]site {
 	synctest.Wait()
 	r.mu.Lock()

@@ -6,18 +6,52 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
 	"math"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/problems"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
+
+// ErrUnchanged is what a list function returns instead of a list if nothing has changed since the last list that it returned: an
+// API that answers an ETag with "not modified", a file whose time of change is the same. The poll succeeds, and nothing is compared. If the
+// last list was refused, for a key that was in it twice, the poll fails with the same error again. Objects of it that were unread still
+// are.
+//
+// The list function remembers what it has returned, so it belongs to one Source. It must be certain: a change that it overlooks stays
+// invisible until the next list. The number of a counter that each writer locks until its commit is certain. The greatest id or updated_at is
+// not: a transaction with a lower one may commit later, and a deletion leaves no trace.
+var ErrUnchanged = errors.New("nothing has changed since the last list")
+
+// Incomplete returns an error for a list function that could not read everything, such as one of several files: the function returns it
+// together with the objects that it has read. missing has the reason for each record of which not even the keys could be read. The objects
+// that the list lacks count as unread, not as deleted: see [informer.List]. Incomplete panics without a reason.
+func Incomplete(missing ...error) error {
+	if len(missing) == 0 {
+		panic("poll: Incomplete called without a reason")
+	}
+	return &incompleteError{missing}
+}
+
+// Missing returns the reasons that were given to [Incomplete], if err is or wraps its error. Otherwise it returns nil.
+func Missing(err error) []error {
+	if incomplete := (*incompleteError)(nil); errors.As(err, &incomplete) {
+		return incomplete.missing
+	}
+	return nil
+}
+
+type incompleteError struct{ missing []error }
+
+func (e *incompleteError) Error() string {
+	return "the list is incomplete: " + errors.Join(e.missing...).Error()
+}
+func (e *incompleteError) Unwrap() []error { return e.missing }
 
 // Source polls a list function, and compares each result with the previous one. The package documentation lists its guarantees. It is an
 // [informer.ListWatcher], an [informer.Equaler], and an [informer.Bookmarker].
@@ -29,23 +63,30 @@ type Source[K comparable, T any] struct {
 	cfg   Config[T]
 	delay wait.Backoff
 
-	turn  chan struct{} // capacity 1; the goroutine that put a token here may poll, and use known and order
+	turn  chan struct{} // capacity 1; the goroutine that put a token here may poll, and use last and order
 	nudge chan struct{} // holds a token while a poll is requested
 
-	known map[K]T // the last good list
-	order []K     // the keys of known in the order in which they appeared
+	polled broadcast.Signal // woken after each poll
+
+	// The objects of the last list that was not rejected; nil before the first. Used with the token, too.
+	last   map[K]T                  // their last good states
+	unread map[K]informer.Unread[T] // those whose current state is not good, with or without a state in last
+	order  []K                      // the keys of last and unread in the order in which they appeared
+	lacks  *incompleteError         // with what is missing; nil if the last list was complete
+
+	rejected error // why the last list that the list function has returned was rejected, for ErrUnchanged; used with the token, too
 
 	mu sync.Mutex
 	// mu guards the following.
 	version informer.Version
 	history []informer.Event[T] // the changes of the last poll that found any
 	rounds  uint64              // polls that found any
-	told    informer.Version    // of the last change in history
+	changed informer.Version    // of the last change in history
 	low     informer.Version    // changes after it, or after a later version, are in history
 	vague   bool                // the version of the poll before history was also reported
 	due     time.Time           // of the next poll
+	slow    time.Duration       // how long a slow poll takes: the longest so far, forgotten slowly
 	failure error               // of the last poll; nil if it was good
-	polled  chan struct{}       // closed, with mu held, and replaced, after each poll
 }
 
 // Config is the configuration of a [Source]. Its zero value can be used.
@@ -61,8 +102,8 @@ type Config[T any] struct {
 	// reflect.DeepEqual. If the objects carry a version, an etag, or a time of change, compare only that.
 	Equal func(a, b T) bool
 
-	// Valid returns an error for an object that must not be used, such as one that is half written. The error is reported with
-	// the key of the object. Defaults to no check.
+	// Valid returns an error for an object that must not be used, such as one that is half written. The object is unread then: see
+	// [informer.Informer.Unread]. Defaults to no check.
 	Valid func(T) error
 
 	// Version returns the version of the source, so that versions mean something to other code: a writer can tell whether a cache shows its
@@ -73,19 +114,12 @@ type Config[T any] struct {
 	// database. The greatest id or updated_at is wrong if writers overlap: see [informer.Version]. Defaults to a count of the changes that
 	// this Source has found, which means nothing outside it.
 	Version func(ctx context.Context) (informer.Version, error)
-
-	// OnError is called for the bad objects of a poll, all in one error. It runs in the goroutine of a watcher or of a List. Several
-	// goroutines may call OnError concurrently. Defaults to a line in the log at level Warn. If a poll fails, List and each Watch yield
-	// the error, and informers pass it to informer.Config.OnError.
-	OnError func(error)
-
-	// Logger receives errors if OnError is nil. Defaults to slog.Default().
-	Logger *slog.Logger
 }
 
-// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterward. Calls of
-// list do not overlap. A panic of list, key, or Config.Version counts as an error of the poll. The error of New names each field of cfg that
-// is out of its bounds. New panics if list or key is nil.
+// New returns a source of the objects that list returns. list returns all objects that exist, and must not change them afterward, or it
+// returns [ErrUnchanged], or an error made by [Incomplete] with the objects that it could read. Calls of list do not overlap. A panic of
+// list, key, or Config.Version counts as an error of the poll. The error of New names each field of cfg that is out of its bounds. New
+// panics if list or key is nil.
 func New[K comparable, T any](
 	list func(context.Context) ([]T, error), key cache.KeyFunc[K, T], cfg Config[T],
 ) (*Source[K, T], error) {
@@ -100,18 +134,11 @@ func New[K comparable, T any](
 	if cfg.Equal == nil {
 		cfg.Equal = func(a, b T) bool { return reflect.DeepEqual(a, b) }
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
-	if cfg.OnError == nil {
-		cfg.OnError = warn(cfg.Logger)
-	}
 	return &Source[K, T]{
 		list: list, key: key, cfg: cfg,
-		delay:  wait.Backoff{Duration: cfg.Interval, Jitter: cfg.Jitter},
-		turn:   make(chan struct{}, 1),
-		nudge:  make(chan struct{}, 1),
-		polled: make(chan struct{}),
+		delay: wait.Backoff{Duration: cfg.Interval, Jitter: cfg.Jitter},
+		turn:  make(chan struct{}, 1),
+		nudge: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -121,17 +148,6 @@ func (cfg Config[T]) validate() error {
 		return fmt.Errorf("Config.Jitter is %v, must be a number", cfg.Jitter)
 	}
 	return nil
-}
-
-// warn returns an OnError that writes to log.
-func warn(log *slog.Logger) func(error) {
-	return func(err error) {
-		attrs := []slog.Attr{slog.Any("err", err)}
-		if crash := (*wait.PanicError)(nil); errors.As(err, &crash) {
-			attrs = append(attrs, slog.String("stack", string(crash.Stack)))
-		}
-		log.LogAttrs(context.Background(), slog.LevelWarn, "poll continues after an error", attrs...)
-	}
 }
 
 // Nudge makes a watcher poll now, without waiting for the interval. Several nudges before a poll lead to one poll. A nudge during a
@@ -144,50 +160,59 @@ func (s *Source[K, T]) Nudge() {
 	}
 }
 
-// List polls now, and returns the last good states of all objects that exist.
+// List polls now, and returns the last good states of all objects that exist. An object whose current state is not good is among the Unread
+// too.
 func (s *Source[K, T]) List(ctx context.Context) (informer.List[T], error) {
-	list, bad, err := s.pollInTurn(ctx)
-	if bad != nil {
-		s.cfg.OnError(bad)
-	}
-	return list, err
-}
-
-// pollInTurn takes a turn and polls.
-func (s *Source[K, T]) pollInTurn(ctx context.Context) (list informer.List[T], bad, err error) {
 	if err := s.take(ctx); err != nil {
-		return informer.List[T]{}, nil, err
+		return informer.List[T]{}, err
 	}
 	defer s.give()
-	items, bad, err := s.poll(ctx, false)
-	if err != nil {
-		return informer.List[T]{}, nil, err
+	if err := s.poll(ctx, false); err != nil {
+		return informer.List[T]{}, err
+	}
+	list := informer.List[T]{Items: make([]T, 0, len(s.order))}
+	if s.lacks != nil {
+		list.Missing = s.lacks.missing
+	}
+	for _, key := range s.order {
+		if obj, ok := s.last[key]; ok {
+			list.Items = append(list.Items, obj)
+		}
+		if u, ok := s.unread[key]; ok {
+			list.Unread = append(list.Unread, u)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return informer.List[T]{Items: items, Version: s.version}, bad, nil
+	list.Version = s.version
+	return list, nil
 }
 
 // Equal returns the result of Config.Equal: a Source is an [informer.Equaler].
 func (s *Source[K, T]) Equal(a, b T) bool { return s.cfg.Equal(a, b) }
 
-// BookmarkPeriod returns the longest time from the end of one poll to the beginning of the next, or 0 if Config.Interval is negative: a
-// Source is an [informer.Bookmarker].
+// BookmarkPeriod returns the longest time from the end of one poll to the end of the next, or 0 if Config.Interval is negative: a Source is
+// an [informer.Bookmarker]. That is the longest interval, and the time that a slow poll takes. The Source measures it: it is the time of the
+// longest successful poll so far, of which each later poll forgets a sixteenth. So a poll that suddenly takes much longer than all before may
+// look like one that hangs, until it has succeeded.
 func (s *Source[K, T]) BookmarkPeriod() time.Duration {
 	if s.cfg.Interval <= 0 {
 		return 0
 	}
 	longest := s.delay
 	longest.Rand = func() float64 { return 1 }
-	return longest.Delay(0)
+	interval := longest.Delay(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return interval + min(s.slow, math.MaxInt64-interval)
 }
 
 // Watch yields the changes after a version that came from List or Watch of this Source. After a failed poll, it yields an error and goes on:
 // the error has a method Continues, as [informer.ListWatcher] describes.
 func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		news, known := s.since(after)
-		for known {
+		news, ok := s.since(after)
+		for ok {
 			for _, ev := range news.events {
 				if !yield(ev, nil) {
 					return
@@ -200,7 +225,7 @@ func (s *Source[K, T]) Watch(ctx context.Context, after informer.Version) iter.S
 				yield(informer.Event[T]{}, err)
 				return
 			}
-			if news, known = s.next(news.round); known && len(news.events) == 0 && news.failure == nil {
+			if news, ok = s.next(news.round); ok && len(news.events) == 0 && news.failure == nil {
 				news.events = []informer.Event[T]{{Type: informer.Bookmark, Version: news.version}}
 			}
 		}
@@ -224,16 +249,16 @@ type news[T any] struct {
 }
 
 // since returns the changes after a version. It reports whether they are in the history.
-func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
+func (s *Source[K, T]) since(after informer.Version) (n news[T], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = news[T]{version: s.version, round: s.rounds, polled: s.polled}
+	n = news[T]{version: s.version, round: s.rounds, polled: s.polled.Next()}
 	switch {
-	case after > s.told || after == s.told && !s.vague:
+	case after > s.changed || after == s.changed && !s.vague:
 	case after < s.low:
 		return n, false
 	case s.cfg.Version == nil: // each change has its own version
-		n.events = s.history[informer.Version(len(s.history))-(s.told-after):]
+		n.events = s.history[informer.Version(len(s.history))-(s.changed-after):]
 	default:
 		n.events = s.history
 	}
@@ -241,10 +266,10 @@ func (s *Source[K, T]) since(after informer.Version) (n news[T], known bool) {
 }
 
 // next returns the changes after those of the first round polls. It reports whether they are in the history.
-func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
+func (s *Source[K, T]) next(round uint64) (n news[T], ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n = news[T]{version: s.version, round: s.rounds, failure: s.failure, polled: s.polled}
+	n = news[T]{version: s.version, round: s.rounds, failure: s.failure, polled: s.polled.Next()}
 	if s.rounds != round {
 		n.events = s.history
 	}
@@ -253,11 +278,9 @@ func (s *Source[K, T]) next(round uint64) (n news[T], known bool) {
 
 // await returns nil when polled is closed. Until then, it polls whenever a poll is due or Nudge is called. Its error is the cause of ctx.
 func (s *Source[K, T]) await(ctx context.Context, polled <-chan struct{}) error {
-	for ctx.Err() == nil && !isClosed(polled) {
+	for ctx.Err() == nil && !broadcast.IsClosed(polled) {
 		nudged := s.idle(ctx, polled)
-		if err := s.visit(ctx, polled, nudged); err != nil && ctx.Err() == nil {
-			s.cfg.OnError(err)
-		}
+		s.visit(ctx, polled, nudged)
 	}
 	return context.Cause(ctx)
 }
@@ -280,34 +303,34 @@ func (s *Source[K, T]) idle(ctx context.Context, polled <-chan struct{}) (nudged
 	return nudged
 }
 
-// visit takes a turn and polls, unless another watcher has done so in the meantime. It returns an error to report to Config.OnError.
-func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) error {
+// visit takes a turn and polls, unless another watcher has done so in the meantime.
+func (s *Source[K, T]) visit(ctx context.Context, polled <-chan struct{}, nudged bool) {
 	err := s.take(ctx)
 	if err == nil {
 		defer s.give()
 	}
 	switch {
-	case err != nil || ctx.Err() != nil || isClosed(polled):
+	case err != nil || ctx.Err() != nil || broadcast.IsClosed(polled):
 		if nudged {
 			s.Nudge() // for another watcher, or for this one after it has yielded what the other poll found
 		}
 	case nudged || s.cfg.Interval > 0 && s.untilDue() <= 0:
-		_, err, _ = s.poll(ctx, nudged) // Watch yields the error of a poll that failed
+		_ = s.poll(ctx, nudged) // Watch yields the error of a poll that failed
 	}
-	return err
 }
 
-// poll lists, compares, and notes the changes. It returns the objects, and which were bad. If it fails because ctx has ended, there has
-// been no poll for the others: it returns the nudge, and the next poll stays due. The caller must have the turn.
-func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, err error) {
+// poll lists, compares, and notes the changes. If it fails because ctx has ended, there has been no poll for the others: it returns the
+// nudge, and the next poll stays due. The caller must have the turn.
+func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (err error) {
 	select {
 	case <-s.nudge: // this poll serves it
 		nudged = true
 	default:
 	}
 	var changes []informer.Event[T]
-	var refused []error
+	var turned bool
 	var version informer.Version
+	began := time.Now()
 	err = wait.Call(ctx, func(ctx context.Context) (err error) {
 		if s.cfg.Version != nil {
 			if version, err = s.cfg.Version(ctx); err != nil {
@@ -315,10 +338,17 @@ func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, e
 			}
 		}
 		listed, err := s.list(ctx)
-		if err != nil {
-			return err
+		missing := Missing(err)
+		switch {
+		case errors.Is(err, ErrUnchanged):
+			if err = s.rejected; err == nil && s.last == nil {
+				err = errors.New("the first list cannot be unchanged")
+			}
+		case err == nil || missing != nil:
+			was := s.lacks != nil
+			changes, err = s.adopt(ctx, listed, missing)
+			turned = err == nil && was != (s.lacks != nil)
 		}
-		items, changes, refused, err = s.compare(listed)
 		return err
 	})
 
@@ -332,20 +362,32 @@ func (s *Source[K, T]) poll(ctx context.Context, nudged bool) (items []T, bad, e
 		err = fmt.Errorf("poll: list: %w", err)
 	}
 	if !cut {
-		s.due, s.failure = time.Now().Add(s.delay.Delay(0)), err
-		defer func() {
-			close(s.polled)
-			s.polled = make(chan struct{})
-		}()
+		pause := s.delay.Delay(0)
+		if requested, ok := retry.Delay(err); ok {
+			pause = max(pause, requested)
+		}
+		s.due, s.failure = time.Now().Add(pause), err
+		defer s.polled.Wake()
 	}
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if len(refused) > 0 {
-		bad = fmt.Errorf("poll: %w", problems.Join(refused...))
-	}
+	s.slow = max(time.Since(began), s.slow-s.slow/16)
 	s.noteLocked(changes, version)
-	return items, bad, nil
+	if turned {
+		s.expireLocked()
+	}
+	return nil
+}
+
+// expireLocked ends the watches, because only a list says whether records are missing. With Config.Version, a watch that begins later at the
+// same version is not ended.
+func (s *Source[K, T]) expireLocked() {
+	s.rounds += 2
+	if s.cfg.Version == nil {
+		s.version++
+		s.history, s.changed, s.low, s.vague = nil, s.version, s.version, false
+	}
 }
 
 // noteLocked stores the changes that a poll found, and the version of the source right before it.
@@ -365,60 +407,103 @@ func (s *Source[K, T]) noteLocked(changes []informer.Event[T], version informer.
 		}
 	}
 	changes[len(changes)-1].Version = s.version
-	s.low = s.told
+	s.low = s.changed
 	switch {
 	case s.cfg.Version == nil:
 		s.low = before
 	case s.vague:
-		s.low++ // a watcher at told may lack the changes before these
+		s.low++ // a watcher at changed may lack the changes before these
 	}
-	s.history, s.told, s.vague = changes, s.version, s.version == before
+	s.history, s.changed, s.vague = changes, s.version, s.version == before
 	s.rounds++
 }
 
-// compare returns the good states of the listed objects, their differences from the known ones, and the errors of the bad ones. If the list
-// is valid, compare makes the good states known.
-func (s *Source[K, T]) compare(listed []T) (items []T, changes []informer.Event[T], refused []error, err error) {
+// adopt compares what was listed, and remembers whether it was rejected.
+func (s *Source[K, T]) adopt(ctx context.Context, listed []T, missing []error) (changes []informer.Event[T], err error) {
+	s.rejected = wait.Call(ctx, func(context.Context) (err error) { // the key function may panic
+		changes, err = s.compare(listed, missing)
+		return err
+	})
+	return changes, s.rejected
+}
+
+// compare returns the differences between a list and the last one. If the list is valid, it becomes the last one.
+func (s *Source[K, T]) compare(listed []T, missing []error) (changes []informer.Event[T], err error) {
 	var added []K
-	items = make([]T, 0, len(listed))
-	now := make(map[K]T, len(listed))
-	unknown := make(map[K]struct{}) // bad, and without an earlier good state
+	last, unread := make(map[K]T, len(listed)), make(map[K]informer.Unread[T])
+	spoil := func(key K, obj T, err error) {
+		if before, was := s.unread[key]; !was || !sameReason(before.Err, err) {
+			changes = append(changes, informer.Event[T]{Type: informer.Unreadable, Object: obj, Err: err})
+		}
+		unread[key] = informer.Unread[T]{Object: obj, Err: err}
+		if old, existed := s.last[key]; existed {
+			last[key] = old
+		}
+	}
+	seen := make(map[K]struct{}, len(listed))
 	for _, obj := range listed {
 		key := s.key(obj)
-		_, good := now[key]
-		if _, bad := unknown[key]; good || bad {
-			return nil, nil, nil, fmt.Errorf("key %v is in the list twice", key)
+		if _, twice := seen[key]; twice {
+			return nil, fmt.Errorf("key %v is in the list twice", key)
 		}
-		old, existed := s.known[key]
+		seen[key] = struct{}{}
+		old, existed := s.last[key]
+		_, was := s.unread[key]
+		if !existed && !was {
+			added = append(added, key)
+		}
 		changed, err := s.judge(old, obj, existed)
 		if err != nil {
-			refused = append(refused, fmt.Errorf("object %v: %w", key, err))
-			if !existed {
-				unknown[key] = struct{}{}
-				continue
-			}
-			obj = old
+			spoil(key, obj, err)
+			continue
 		}
+		last[key] = obj
 		switch {
 		case !existed:
 			changes = append(changes, informer.Event[T]{Type: informer.Added, Object: obj})
-			added = append(added, key)
-		case changed:
+		case changed || was:
 			changes = append(changes, informer.Event[T]{Type: informer.Modified, Object: obj})
 		}
-		now[key] = obj
-		items = append(items, obj)
 	}
-	s.order = slices.DeleteFunc(s.order, func(key K) bool {
-		_, exists := now[key]
-		if !exists {
-			changes = append(changes, informer.Event[T]{Type: informer.Deleted, Object: s.known[key]})
+	var lacks *incompleteError
+	if len(missing) > 0 {
+		lacks = &incompleteError{missing}
+		if s.lacks != nil && s.lacks.Error() == lacks.Error() {
+			lacks = s.lacks
 		}
-		return !exists
-	})
-	s.order = append(s.order, added...)
-	s.known = now
-	return items, changes, refused, nil
+	}
+	order := make([]K, 0, len(s.order)+len(added))
+	for _, key := range s.order {
+		_, exists := seen[key]
+		obj, good := s.last[key]
+		switch {
+		case exists:
+		case lacks != nil:
+			if !good {
+				obj = s.unread[key].Object
+			}
+			spoil(key, obj, lacks)
+		case good:
+			changes = append(changes, informer.Event[T]{Type: informer.Deleted, Object: obj})
+			continue
+		default:
+			changes = append(changes, informer.Event[T]{Type: informer.Deleted, Object: s.unread[key].Object, KeyOnly: true})
+			continue
+		}
+		order = append(order, key)
+	}
+	s.last, s.unread, s.order, s.lacks = last, unread, append(order, added...), lacks
+	return changes, nil
+}
+
+// sameReason reports whether two errors have the same text. The text of an incomplete list may be long, and the keys that it lacks many.
+func sameReason(a, b error) bool {
+	if a, ok := a.(*incompleteError); ok {
+		if b, ok := b.(*incompleteError); ok {
+			return a == b // compare keeps the earlier one of two with the same text
+		}
+	}
+	return a.Error() == b.Error()
 }
 
 // judge reports whether obj differs from old, if old existed. It returns an error if obj is bad.
@@ -453,14 +538,4 @@ func (s *Source[K, T]) untilDue() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Until(s.due)
-}
-
-// isClosed reports whether ch, which never carries a value, is closed.
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
-	}
 }

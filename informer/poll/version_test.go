@@ -18,8 +18,8 @@ import (
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 // numbered is a table with the number of its last change.
@@ -49,7 +49,7 @@ func (n *numbered) set(number informer.Version, items ...site) {
 }
 
 func (n *numbered) config() poll.Config[site] {
-	return poll.Config[site]{Jitter: -1, Version: n.version, OnError: func(error) {}}
+	return poll.Config[site]{Jitter: -1, Version: n.version}
 }
 
 func TestSourceWithOwnVersionsKeepsTheContract(t *testing.T) {
@@ -97,23 +97,23 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 		list, err := p.List(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, informer.Version(100), list.Version)
-		events := sitetest.Watch(t, t.Context(), p, list.Version)
+		events := watch(t, t.Context(), p, list.Version)
 		n.set(107, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, sitetest.All(events), "only the last one has the version")
+		assert.Equal(t, []string{"100 Modified a.1", "107 Added b.0"}, looptest.TakeAll(events), "only the last one has the version")
 		n.set(109, site{Name: "a", Rev: 1}, site{Name: "b"})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Bookmark .0"}, sitetest.All(events), "another table has changed")
+		assert.Equal(t, []string{"109 Bookmark .0"}, looptest.TakeAll(events), "another table has changed")
 		n.set(109, site{Name: "a", Rev: 2})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Modified a.2", "109 Deleted b.0"}, sitetest.All(events), "they came after the version was read")
+		assert.Equal(t, []string{"109 Modified a.2", "109 Deleted b.0"}, looptest.TakeAll(events), "they came after the version was read")
 		n.set(3, site{Name: "a", Rev: 3})
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"109 Modified a.3"}, sitetest.All(events), "a version never goes back")
+		assert.Equal(t, []string{"109 Modified a.3"}, looptest.TakeAll(events), "a version never goes back")
 		n.err = errOutage
 		n.set(200)
 		time.Sleep(time.Second)
-		assert.Equal(t, []string{"poll: list: version: no route to host"}, sitetest.All(events))
+		assert.Equal(t, []string{"poll: list: version: no route to host"}, looptest.TakeAll(events))
 		_, err = p.List(t.Context())
 		require.ErrorIs(t, err, errOutage)
 		require.ErrorContains(t, err, "poll: list: version: ")
@@ -123,7 +123,7 @@ func TestVersionIsReadBeforeList(t *testing.T) {
 // A watcher starts from each version that it may have seen. It receives everything that it may lack, or ErrExpired.
 func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told, lost := 0, 0
+		watches, lost := 0, 0
 		for seed := range uint64(300) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			n := &numbered{}
@@ -174,7 +174,7 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 						}
 					}
 					cancel()
-					told, lost = told+1, lost+1
+					watches, lost = watches+1, lost+1
 					if !expired {
 						lost--
 						require.Equal(t, state, have, "seed %d, from version %d of %v", seed, from.at, seen)
@@ -182,7 +182,7 @@ func TestWatcherMissesNothingFromAnyVersion(t *testing.T) {
 				}
 			}
 		}
-		assert.Less(t, lost, told/2, "of the watches expired")
+		assert.Less(t, lost, watches/2, "of the watches expired")
 	})
 }
 
@@ -191,9 +191,9 @@ func TestVersionExpectationsAreMetByCacheShowingWrite(t *testing.T) {
 		n := &numbered{}
 		n.set(5, site{Name: "a"})
 		inf := must(informer.New(must(poll.New(n.list, nameOf, n.config())), nameOf, informer.Config{}))
-		waits := must(expectations.NewVersions(expectations.Config[string]{}))
+		waits := expectations.NewVersions(expectations.Config[string]{})
 		defer inf.OnVersion(func(v informer.Version) { waits.VersionObserved(uint64(v)) })()
-		sitetest.Start(t, inf)
+		start(t, inf)
 		n.set(8, site{Name: "a", Rev: 1})
 		waits.ExpectVersion("a", 8)
 		_, waiting := waits.Expires("a")

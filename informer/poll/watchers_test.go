@@ -13,18 +13,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/informer/internal/sitetest"
 	"github.com/setpoint-go/setpoint/informer/poll"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 )
 
 func TestWatchersShareOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
-		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1, OnError: func(error) {}}))
-		one, two := sitetest.Watch(t, t.Context(), p, 0), sitetest.Watch(t, t.Context(), p, 0)
+		p := must(poll.New(b.list, nameOf, poll.Config[site]{Jitter: -1}))
+		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		assert.Equal(t, 1, b.got())
-		sitetest.All(one)
-		sitetest.All(two)
+		looptest.TakeAll(one)
+		looptest.TakeAll(two)
 		for rev := range 100 {
 			b.set(nil, site{Name: "a", Rev: rev})
 			if rev%2 == 0 {
@@ -32,9 +32,9 @@ func TestWatchersShareOnePoll(t *testing.T) {
 			} else {
 				time.Sleep(time.Second)
 			}
-			want := sitetest.All(one)
+			want := looptest.TakeAll(one)
 			require.Len(t, want, 1)
-			assert.Equal(t, want, sitetest.All(two))
+			assert.Equal(t, want, looptest.TakeAll(two))
 			assert.Equal(t, 1, b.got())
 		}
 		b.set(errOutage)
@@ -50,15 +50,15 @@ func TestNudgeSurvivesItsWatcher(t *testing.T) {
 		b.gate = make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
 		p.Nudge()
-		polling := sitetest.Watch(t, t.Context(), p, 0) // takes the nudge
+		polling := watch(t, t.Context(), p, 0) // takes the nudge
 		synctest.Wait()
-		leaving := sitetest.Watch(t, ctx, p, 0) // takes the next
+		leaving := watch(t, ctx, p, 0) // takes the next
 		p.Nudge()
 		synctest.Wait()
 		cancel()
-		assert.Equal(t, []string{"context canceled"}, sitetest.All(leaving))
+		assert.Equal(t, []string{"context canceled"}, looptest.TakeAll(leaving))
 		close(b.gate)
-		assert.Len(t, sitetest.All(polling), 2)
+		assert.Len(t, looptest.TakeAll(polling), 2)
 		assert.Equal(t, 2, b.got())
 	})
 }
@@ -67,7 +67,7 @@ func TestWatcherReportsChangesFoundByAnotherBeforePolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := table{gate: make(chan struct{})}
 		p := must(poll.New(b.list, nameOf, poll.Config[site]{Interval: -1}))
-		one, two := sitetest.Watch(t, t.Context(), p, 0), sitetest.Watch(t, t.Context(), p, 0)
+		one, two := watch(t, t.Context(), p, 0), watch(t, t.Context(), p, 0)
 		p.Nudge()
 		synctest.Wait() // one of them polls
 		p.Nudge()
@@ -77,8 +77,8 @@ func TestWatcherReportsChangesFoundByAnotherBeforePolling(t *testing.T) {
 		synctest.Wait()
 		b.set(nil, site{Name: "a", Rev: 2})
 		b.gate <- struct{}{}
-		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(one))
-		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, sitetest.All(two))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, looptest.TakeAll(one))
+		assert.Equal(t, []string{"1 Added a.1", "2 Modified a.2"}, looptest.TakeAll(two))
 	})
 }
 
@@ -87,7 +87,7 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b table
 		p := must(poll.New(b.list, nameOf, regular))
-		assert.Equal(t, []string{expired}, sitetest.All(sitetest.Watch(t, t.Context(), p, 1)))
+		assert.Equal(t, []string{expired}, looptest.TakeAll(watch(t, t.Context(), p, 1)))
 		for rev := range 3 {
 			b.set(nil, site{Name: "a", Rev: rev}, site{Name: "b", Rev: rev})
 			_, err := p.List(t.Context())
@@ -95,7 +95,7 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 		}
 		for after, want := range []string{4: "5 Modified a.2", 5: "6 Modified b.2", 3: expired, 7: expired} {
 			if want != "" {
-				assert.Equal(t, want, sitetest.All(sitetest.Watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
+				assert.Equal(t, want, looptest.TakeAll(watch(t, t.Context(), p, informer.Version(after)))[0], "after %d", after)
 			}
 		}
 	})
@@ -106,13 +106,13 @@ func TestSourceAndInformersConverge(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			var b table
-			p := must(poll.New(b.list, nameOf, poll.Config[site]{OnError: func(error) {}}))
+			p := must(poll.New(b.list, nameOf, poll.Config[site]{}))
 			var informers []*informer.Informer[string, site]
 			var recorders []*recorder
 			for range 3 {
 				in := must(informer.New(p, nameOf, informer.Config{OnError: func(error) {}}))
 				recorders = append(recorders, record(t, in))
-				sitetest.Start(t, in)
+				start(t, in)
 				informers = append(informers, in)
 			}
 			present := map[string]site{}
@@ -176,14 +176,14 @@ func TestPollCutShortIsDoneByAnother(t *testing.T) {
 				if lists {
 					go func() { _, _ = p.List(ctx) }() // ends with ctx
 				} else {
-					sitetest.Watch(t, ctx, p, 0)
+					watch(t, ctx, p, 0)
 				}
 				synctest.Wait()
-				staying := sitetest.Watch(t, t.Context(), p, 0)
+				staying := watch(t, t.Context(), p, 0)
 				synctest.Wait()
 				hang = false
 				cancel()
-				assert.Equal(t, []string{"1 Added a.0"}, sitetest.All(staying))
+				assert.Equal(t, []string{"1 Added a.0"}, looptest.TakeAll(staying))
 				assert.Equal(t, 2, b.got(), "one after the first")
 			})
 		}

@@ -18,10 +18,12 @@ import (
 // App is the value of the objects of a test.
 type App struct{ Image string }
 
+const appKind = "App"
+
 // Apps returns the store of a kind, App, in db.
 func Apps(t testing.TB, db backend.Backend) store.Store[App] {
 	t.Helper()
-	return must[store.Store[App]](t)(store.Open(db, "App", store.Config[App]{}))
+	return must[store.Store[App]](t)(store.Open(db, appKind, store.Config[App]{}))
 }
 
 // Put writes a record of the kind app unconditionally.
@@ -35,7 +37,7 @@ func Put(ctx context.Context, db backend.Backend, key, value string, fences ...b
 func Leases(t testing.TB, db backend.Backend) leaderelect.LeaseStore {
 	t.Helper()
 	records := must[store.Store[storelease.Record]](t)(store.Open(db, "Lease", store.Config[storelease.Record]{}))
-	return must[*storelease.Store](t)(storelease.New(records, storelease.Config{Unfenced: true}))
+	return storelease.New(records, storelease.Config{Unfenced: true})
 }
 
 // HistoryIsTrimmed checks that an empty database that keeps a number of changes removes older ones, and nothing else. rows
@@ -44,8 +46,8 @@ func HistoryIsTrimmed(t testing.TB, db, longer backend.Backend, history int, row
 	t.Helper()
 	s, object := Apps(t, db), must[store.Object[App]](t)
 	old := object(s.Create(t.Context(), store.Object[App]{Key: "old"}))
-	object(s.Create(t.Context(), store.Object[App]{Key: "gone"}))
-	gone := object(s.Delete(t.Context(), "gone"))
+	object(s.Create(t.Context(), store.Object[App]{Key: "deleted"}))
+	deleted := object(s.Delete(t.Context(), "deleted"))
 	o := object(s.Create(t.Context(), store.Object[App]{Key: "busy"}))
 	var versions []informer.Version
 	for i := range 5 * history {
@@ -56,7 +58,7 @@ func HistoryIsTrimmed(t testing.TB, db, longer backend.Backend, history int, row
 	if n := rows(); n != history+1 {
 		t.Errorf("there are %d rows, want %d: old, and the changes of busy", n, history+1)
 	}
-	if tombstone := must[backend.Record](t)(db.Get(t.Context(), "App", "gone")); tombstone.Version != 0 {
+	if tombstone := must[backend.Record](t)(db.Get(t.Context(), appKind, "deleted")); tombstone.Version != 0 {
 		t.Errorf("the tombstone is still there: %+v", tombstone)
 	}
 	if got := object(s.Get(t.Context(), "old")); !reflect.DeepEqual(got, old) {
@@ -73,18 +75,18 @@ func HistoryIsTrimmed(t testing.TB, db, longer backend.Backend, history int, row
 			}
 		}
 	}
-	expire(0, gone.Version, first-1, o.Version+1)
-	var told []informer.Version
+	expire(0, deleted.Version, first-1, o.Version+1)
+	var received []informer.Version
 	for e, err := range s.Watch(t.Context(), first) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if told = append(told, e.Version); e.Version == o.Version {
+		if received = append(received, e.Version); e.Version == o.Version {
 			break
 		}
 	}
-	if want := versions[len(versions)-history:]; !slices.Equal(told, want) {
-		t.Errorf("the watch from version %d yields %v, want %v", first, told, want)
+	if want := versions[len(versions)-history:]; !slices.Equal(received, want) {
+		t.Errorf("the watch from version %d yields %v, want %v", first, received, want)
 	}
 	n := object(Apps(t, longer).Create(t.Context(), store.Object[App]{Key: "new"}))
 	expire(first - 1) // what was trimmed does not come back

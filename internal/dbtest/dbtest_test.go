@@ -38,10 +38,7 @@ func TestMemoryHoldsAppsAndLeases(t *testing.T) {
 }
 
 func memory(t *testing.T) *store.Memory {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	return db
 }
 

@@ -85,20 +85,20 @@ func HostileStrings(t testing.TB, db backend.Backend) {
 	for _, r := range taken {
 		last = max(last, r.Version)
 	}
-	told := map[string]backend.Record{}
+	received := map[string]backend.Record{}
 	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.Record.Key != "" {
-			told[c.Record.Key] = c.Record
+			received[c.Record.Key] = c.Record
 		}
 		if c.Version >= last {
 			break
 		}
 	}
 	for key, r := range taken {
-		if got := told[key]; got.Version != r.Version || string(got.Value) != string(r.Value) {
+		if got := received[key]; got.Version != r.Version || string(got.Value) != string(r.Value) {
 			t.Errorf("the watch yields %.40q of version %d of %.40q, want %.40q of version %d", got.Value, got.Version, key, r.Value, r.Version)
 		}
 	}

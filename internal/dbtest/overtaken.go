@@ -28,17 +28,17 @@ func OvertakenWriteRestarts(t testing.TB, db, other backend.Backend) {
 		return saw, r, err
 	}
 	for key, c := range map[string]struct {
-		before, meanwhile []string // the values that are written; "gone" is a tombstone
+		before, meanwhile []string // the values that are written; "deleted" is a tombstone
 	}{
 		"written":   {nil, []string{"theirs"}},
-		"deleted":   {nil, []string{"theirs", "gone"}},
-		"again":     {[]string{"old"}, []string{"gone", "theirs"}},
-		"recreated": {[]string{"old", "gone"}, []string{"theirs"}},
-		"replaced":  {[]string{"old", "gone"}, []string{"theirs", "gone"}},
+		"deleted":   {nil, []string{"theirs", "deleted"}},
+		"again":     {[]string{"old"}, []string{"deleted", "theirs"}},
+		"recreated": {[]string{"old", "deleted"}, []string{"theirs"}},
+		"replaced":  {[]string{"old", "deleted"}, []string{"theirs", "deleted"}},
 	} {
 		write := func(values []string) {
 			for _, value := range values {
-				put(key, value, value == "gone")
+				put(key, value, value == "deleted")
 			}
 		}
 		write(c.before)
@@ -47,7 +47,7 @@ func OvertakenWriteRestarts(t testing.TB, db, other backend.Backend) {
 			t.Fatalf("%s: %v", key, err)
 		}
 		last := c.meanwhile[len(c.meanwhile)-1]
-		if len(saw) != 2 || string(saw[1].Value) != last || saw[1].Deleted != (last == "gone") {
+		if len(saw) != 2 || string(saw[1].Value) != last || saw[1].Deleted != (last == "deleted") {
 			t.Errorf("%s: decided about %+v, want the second time about %q", key, saw, last)
 		}
 		if got := must[backend.Record](t)(other.Get(ctx, "app", key)); got.Version != r.Version || string(got.Value) != last+" mine" {

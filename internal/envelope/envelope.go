@@ -16,7 +16,6 @@ type Envelope struct {
 	Created    time.Time `json:"created"`
 	Deleting   time.Time `json:"deleting,omitzero"`
 	New        bool      `json:"new,omitempty"` // this write created the object
-	Requests   []Request `json:"requests,omitempty"`
 	Trace      string    `json:"trace,omitempty"`
 }
 
@@ -24,12 +23,6 @@ type Envelope struct {
 type Owner struct {
 	Kind, Key, UID string
 	Controller     bool
-}
-
-// Request is an accepted write with an id.
-type Request struct {
-	ID string `json:"id"`
-	Op string `json:"op"`
 }
 
 // Encode returns the JSON of e.
@@ -73,7 +66,7 @@ func Encode(e *Envelope) ([]byte, error) {
 	if e.New {
 		w.add(`,"new":true`)
 	}
-	if !w.plain || len(e.Requests) > 0 || e.Trace != "" {
+	if !w.plain || e.Trace != "" {
 		return json.Marshal(*e) // e would have to be allocated
 	}
 	w.add("}")

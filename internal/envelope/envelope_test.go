@@ -90,7 +90,6 @@ func TestEveryEnvelopeRoundTripsAsWithEncodingJSON(t *testing.T) {
 
 		// The following are not plain.
 		{UID: "u", Generation: math.MinInt64, Created: at.In(time.FixedZone("", 3600)), Deleting: at},
-		{UID: "u", Created: at, Requests: []envelope.Request{{ID: "1", Op: "create"}}},
 		{UID: "u", Created: at, Trace: "00-1"},
 		{UID: `"\<&>`, Created: at},
 		{UID: "ä", Finalizers: []string{"\u2028"}, Created: at},

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 )
 
@@ -160,7 +161,7 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 		pauses := rand.New(rand.NewPCG(seed, 3))
 		delays := rand.New(rand.NewPCG(seed, 4))
 		synctest.Test(t, func(t *testing.T) {
-			var wake follow.Signal
+			var wake broadcast.Signal
 			var last time.Time // of a write
 			wrote := make(chan struct{})
 			go func() { // writes some changes
@@ -183,7 +184,7 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 				}
 				return read(ctx, after)
 			}
-			var told []informer.Version
+			var reported []informer.Version
 			var at informer.Version
 			var latest time.Time
 			n := 0
@@ -191,7 +192,7 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 				time.Sleep(time.Duration(delays.IntN(3)) * time.Millisecond)
 				var v informer.Version
 				if _, err := fmt.Sscanf(event, "change %d", &v); err == nil {
-					told, latest = append(told, v), time.Now()
+					reported, latest = append(reported, v), time.Now()
 				} else {
 					_, err := fmt.Sscanf(event, "bookmark %d", &v)
 					require.NoError(t, err)
@@ -201,7 +202,7 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 					if found {
 						i++
 					}
-					assert.LessOrEqual(t, i, len(told), "a bookmark covers an event that was not yielded")
+					assert.LessOrEqual(t, i, len(reported), "a bookmark covers an event that was not yielded")
 				}
 				assert.GreaterOrEqual(t, v, at)
 				at = v
@@ -217,9 +218,9 @@ func TestPrefetchingWatchMissesNothing(t *testing.T) {
 			default:
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				assert.Less(t, latest.Sub(last), time.Second)
-				assert.Len(t, told, writes)
+				assert.Len(t, reported, writes)
 			}
-			assert.True(t, slices.Equal(l.changes[:len(told)], told), "each change once, in order")
+			assert.True(t, slices.Equal(l.changes[:len(reported)], reported), "each change once, in order")
 			if t.Failed() {
 				t.Fatalf("seed %d", seed)
 			}

@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // quiet is the maximum time that a watch reports nothing before a bookmark is due. The loop reads at least as often, so the bookmark comes
@@ -36,13 +38,13 @@ type Page[E any] struct {
 	Then Then
 }
 
-// Loop is a watch of a database whose events are of type E. All fields but Rest and Changed are required.
+// Loop is a watch of a database whose events are of type E. Rest, Pace, Deaf, and Changed are optional.
 type Loop[E any] struct {
-	// Poll is how often the loop reads without being woken. It reads more often if Poll is too long for bookmarks.
+	// Poll is how long after a read the loop reads again without being woken. It reads earlier if Poll is too long for bookmarks.
 	Poll time.Duration
 
 	// Signal wakes the loop.
-	Signal *Signal
+	Signal *broadcast.Signal
 
 	// Read returns the next changes after a version. The loop calls it while it reports the page before, but never twice at the same
 	// time: see [Ahead].
@@ -50,6 +52,14 @@ type Loop[E any] struct {
 
 	// Rest is called before the loop waits.
 	Rest func(ctx context.Context) error
+
+	// Pace is how long the loop waits between two reads of a stream of changes, so that one read finds many: see guarantee 6. Zero means that
+	// it reads whenever it is woken.
+	Pace time.Duration
+
+	// Deaf is called with true when a stream has begun, in which the loop needs no Signal, and with false when that has ended, also because
+	// Run returns. Soon after a call with false, the Signal must wake the loop. Required with a Pace.
+	Deaf func(bool)
 
 	// Changed reports, at a poll, whether there is anything to read after a version, if that is cheaper than Read.
 	Changed func(ctx context.Context, after informer.Version) (bool, error)
@@ -64,10 +74,10 @@ type Loop[E any] struct {
 // Run reports the changes after a version until yield returns false. Then it returns nil. It returns an error of Read, Rest, or Changed
 // unchanged, and the cause of ctx when ctx has ended.
 func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) bool) error {
-	at, told, last := after, after, time.Now()
+	at, reported, last := after, after, time.Now()
 	left := false
-	tell := func(v informer.Version, e E) bool {
-		told, last = v, time.Now()
+	report := func(v informer.Version, e E) bool {
+		reported, last = v, time.Now()
 		left = !yield(e)
 		return !left
 	}
@@ -79,20 +89,24 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 		return p, p.Then == Again, err
 	}
 	var then Then
+	found := false // an event since the last wait
 	use := func(p Page[E]) bool {
+		found = found || len(p.Events) > 0
 		for _, e := range p.Events {
-			if !tell(l.VersionOf(e), e) {
+			if !report(l.VersionOf(e), e) {
 				return false
 			}
 		}
 		at, then = p.UpTo, p.Then
-		if bookmark := max(told, at); told < at || time.Since(last) >= quiet {
-			return tell(bookmark, l.Bookmark(bookmark))
+		if bookmark := max(reported, at); reported < at || time.Since(last) >= quiet {
+			return report(bookmark, l.Bookmark(bookmark))
 		}
 		return true
 	}
 	tick := time.NewTicker(min(l.Poll, quiet))
 	defer tick.Stop()
+	stream := stream{pace: l.Pace, signal: l.Signal, deaf: l.Deaf}
+	defer stream.end()
 	wasWoken := true        // before the read
 	var pause time.Duration // before the loop reads again by itself; 0 leaves that to the ticks
 	for {
@@ -104,6 +118,16 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 				return err
 			}
 		}
+		tick.Reset(min(l.Poll, quiet))
+		readAt := time.Now()
+		if stream.read(found) {
+			found, wasWoken = false, true
+			if err := wait.Sleep(ctx, l.Pace); err != nil {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		found = false
 		switch {
 		case then == Wait:
 			pause = 0
@@ -117,22 +141,81 @@ func (l Loop[E]) Run(ctx context.Context, after informer.Version, yield func(E) 
 			again = time.After(pause)
 		}
 		wasWoken = false
-		for wait := true; wait; {
+		for waiting := true; waiting; {
 			select {
 			case <-woken:
-				wait, wasWoken = false, true
+				waiting, wasWoken = false, true
 			case <-again:
-				wait = false
+				waiting = false
 			case <-tick.C:
 				nothing, err := l.nothing(ctx, at)
 				if err != nil {
 					return err
 				}
-				wait = nothing && time.Since(last) < quiet
+				waiting = nothing && time.Since(last) < quiet
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
+		if wasWoken {
+			if err := stream.woken(ctx, time.Since(readAt)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// stream tells whether changes come so fast that the loop reads them every pace: see [Loop.Pace].
+type stream struct {
+	pace   time.Duration
+	signal *broadcast.Signal
+	deaf   func(bool)
+	on     bool // the loop reads every pace, and needs no wake-ups
+	count  int  // of wake-ups in a row that came early
+}
+
+// A stream begins with the second wake-up within a pace, or after streamBegins paces in a row with one each. It ends with a read that finds
+// nothing. Then the loop is woken, and reads once more. All that costs a server about as much as three reads.
+const streamBegins = 4
+
+// woken is called when the loop was woken, so long after its last read. It returns when the loop may read, or with the cause of ctx.
+func (s *stream) woken(ctx context.Context, since time.Duration) error {
+	if since >= s.pace {
+		s.count = 0
+		return nil
+	}
+	ready := time.After(s.pace - since)
+	s.count++
+	for {
+		another := s.signal.Next()
+		if s.count == streamBegins {
+			s.on, s.count, another = true, 0, nil
+			s.deaf(true)
+		}
+		select {
+		case <-ready:
+			return nil
+		case <-another:
+			s.count = streamBegins
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// read is called after a read that has found changes, or none. It reports whether the loop reads again after a pace.
+func (s *stream) read(found bool) bool {
+	if !found {
+		s.end()
+	}
+	return s.on
+}
+
+// end ends the stream, if there is one.
+func (s *stream) end() {
+	if s.on {
+		s.on = false
+		s.deaf(false)
 	}
 }
 

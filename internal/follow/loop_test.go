@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -70,7 +71,7 @@ func (l *log) latest() informer.Version {
 	return l.version
 }
 
-func (l *log) loop(poll time.Duration, wake *follow.Signal) follow.Loop[string] {
+func (l *log) loop(poll time.Duration, wake *broadcast.Signal) follow.Loop[string] {
 	return follow.Loop[string]{
 		Poll: poll, Signal: wake, Read: l.read, VersionOf: versionOf,
 		Bookmark: func(v informer.Version) string { return fmt.Sprint("bookmark ", v) },
@@ -86,10 +87,10 @@ func versionOf(event string) (v informer.Version) {
 }
 
 // until returns a yield that collects, and leaves after n events.
-func until(n int, told *[]string) func(string) bool {
+func until(n int, reported *[]string) func(string) bool {
 	return func(e string) bool {
-		*told = append(*told, e)
-		return len(*told) < n
+		*reported = append(*reported, e)
+		return len(*reported) < n
 	}
 }
 
@@ -97,89 +98,89 @@ func TestWatchLoop(t *testing.T) {
 	for name, test := range map[string]func(t *testing.T){
 		"yields changes in batches at once, and a bookmark for the skipped ones": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5}, version: 9, batch: 2}
-			var told []string
+			var reported []string
 			begin := time.Now()
-			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 1, until(5, &told)))
-			assert.Equal(t, []string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, told)
+			require.NoError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(t.Context(), 1, until(5, &reported)))
+			assert.Equal(t, []string{"change 2", "change 3", "change 4", "change 5", "bookmark 9"}, reported)
 			assert.Equal(t, begin, time.Now())
 		},
 		"yields no bookmark for a version that it has yielded": func(t *testing.T) {
 			l := log{changes: []informer.Version{1}, version: 1}
 			ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-100*time.Millisecond-1)
 			defer cancel()
-			var told []string
-			require.ErrorIs(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(9, &told)), context.DeadlineExceeded)
-			assert.Equal(t, []string{"change 1"}, told)
+			var reported []string
+			require.ErrorIs(t, l.loop(time.Hour, new(broadcast.Signal)).Run(ctx, 0, until(9, &reported)), context.DeadlineExceeded)
+			assert.Equal(t, []string{"change 1"}, reported)
 		},
 		"is never silent for longer than BookmarkInterval": func(t *testing.T) {
 			for _, poll := range []time.Duration{time.Millisecond, 999 * time.Millisecond, 2499 * time.Millisecond, 2501 * time.Millisecond, time.Hour} {
 				l := log{changes: []informer.Version{1}, version: 1}
-				last, told := time.Now(), 0
-				require.NoError(t, l.loop(poll, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+				last, reported := time.Now(), 0
+				require.NoError(t, l.loop(poll, new(broadcast.Signal)).Run(t.Context(), 0, func(string) bool {
 					assert.LessOrEqual(t, time.Since(last), backend.BookmarkInterval, poll)
-					last, told = time.Now(), told+1
-					return told < 10
+					last, reported = time.Now(), reported+1
+					return reported < 10
 				}))
 			}
 		},
 		"is never silent for longer than BookmarkInterval if reads take some milliseconds": func(t *testing.T) {
 			l := log{changes: []informer.Version{1}, version: 1}
 			l.during = func() { time.Sleep([]time.Duration{19, 1, 5, 1}[l.reads%4] * time.Millisecond) }
-			last, told := time.Now(), 0
-			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+			last, reported := time.Now(), 0
+			require.NoError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(t.Context(), 0, func(string) bool {
 				assert.LessOrEqual(t, time.Since(last), backend.BookmarkInterval)
-				last, told = time.Now(), told+1
-				return told < 20
+				last, reported = time.Now(), reported+1
+				return reported < 20
 			}))
 		},
 		"sees a change at the next poll without being woken": func(t *testing.T) {
 			var l log
 			begin := time.Now()
 			time.AfterFunc(3500*time.Microsecond, func() { l.write(1) })
-			var told []string
-			require.NoError(t, l.loop(time.Millisecond, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
-			assert.Equal(t, []string{"change 1"}, told)
+			var reported []string
+			require.NoError(t, l.loop(time.Millisecond, new(broadcast.Signal)).Run(t.Context(), 0, until(1, &reported)))
+			assert.Equal(t, []string{"change 1"}, reported)
 			assert.Equal(t, 4*time.Millisecond, time.Since(begin))
 		},
 		"sees a change at once when it is woken": func(t *testing.T) {
 			var l log
-			var wake follow.Signal
+			var wake broadcast.Signal
 			wake.Wake() // without a waiter
 			begin := time.Now()
 			time.AfterFunc(time.Second, func() { l.write(1); wake.Wake() })
-			var told []string
-			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
+			var reported []string
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &reported)))
 			assert.Equal(t, time.Second, time.Since(begin))
 		},
 		"reads again when it is woken while it reads": func(t *testing.T) {
 			var l log
-			var wake follow.Signal
+			var wake broadcast.Signal
 			l.during = func() { l.during = nil; l.write(1); wake.Wake() }
 			begin := time.Now()
-			var told []string
-			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &told)))
-			assert.Equal(t, []string{"change 1"}, told)
+			var reported []string
+			require.NoError(t, l.loop(time.Hour, &wake).Run(t.Context(), 0, until(1, &reported)))
+			assert.Equal(t, []string{"change 1"}, reported)
 			assert.Equal(t, begin, time.Now())
 		},
 		"reads only when something has changed or a bookmark is due, if it can tell": func(t *testing.T) {
 			var l log
-			loop := l.loop(time.Millisecond, new(follow.Signal))
+			loop := l.loop(time.Millisecond, new(broadcast.Signal))
 			loop.Changed = func(_ context.Context, after informer.Version) (bool, error) {
 				l.asked++
 				return l.latest() > after, nil
 			}
 			time.AfterFunc(9500*time.Microsecond, func() { l.write(1) })
-			var told []string
-			require.NoError(t, loop.Run(t.Context(), 0, until(2, &told)))
-			assert.Equal(t, []string{"change 1", "bookmark 1"}, told)
+			var reported []string
+			require.NoError(t, loop.Run(t.Context(), 0, until(2, &reported)))
+			assert.Equal(t, []string{"change 1", "bookmark 1"}, reported)
 			assert.Equal(t, 3, l.reads)
 			assert.Equal(t, 10+2400, l.asked)
 			loop.Changed = func(context.Context, informer.Version) (bool, error) { return false, errors.New("torn") }
-			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &told)), "torn")
+			require.EqualError(t, loop.Run(t.Context(), 1, until(2, &reported)), "torn")
 		},
 		"polls again soon after a wake-up while changes are pending": func(t *testing.T) {
 			l := log{then: follow.Settle}
-			var wake follow.Signal
+			var wake broadcast.Signal
 			var reads []time.Duration
 			begin := time.Now()
 			l.during = func() { reads = append(reads, time.Since(begin)) }
@@ -189,7 +190,7 @@ func TestWatchLoop(t *testing.T) {
 			time.AfterFunc(1512*time.Millisecond, l.settle)
 			require.ErrorIs(t, l.loop(400*time.Millisecond, &wake).Run(ctx, 0, until(1, new([]string))), context.DeadlineExceeded)
 			var want []time.Duration
-			for _, ms := range []time.Duration{0, 5, 15, 35, 75, 155, 315, 400, 800, 1200, 1500, 1505, 1515, 1600} {
+			for _, ms := range []time.Duration{0, 5, 15, 35, 75, 155, 315, 635, 1035, 1435, 1500, 1505, 1515} {
 				want = append(want, ms*time.Millisecond)
 			}
 			assert.Equal(t, want, reads)
@@ -199,34 +200,34 @@ func TestWatchLoop(t *testing.T) {
 				l := log{then: follow.Settle}
 				begin := time.Now()
 				time.AfterFunc(took, func() { l.write(1) })
-				var told []string
-				require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, &told)))
-				assert.Equal(t, []string{"change 1"}, told)
+				var reported []string
+				require.NoError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(t.Context(), 0, until(1, &reported)))
+				assert.Equal(t, []string{"change 1"}, reported)
 				assert.LessOrEqual(t, time.Since(begin)-took, took+5*time.Millisecond)
 			}
 		},
 		"pauses before waiting but not between pages": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3}, version: 3, batch: 1}
-			loop := l.loop(time.Second, new(follow.Signal))
-			var told, at []string
+			loop := l.loop(time.Second, new(broadcast.Signal))
+			var reported, at []string
 			loop.Rest = func(context.Context) error {
-				at = append(at, fmt.Sprint(len(told), " events, ", l.reads, " reads"))
+				at = append(at, fmt.Sprint(len(reported), " events, ", l.reads, " reads"))
 				if len(at) == 2 {
 					return errors.New("restless")
 				}
 				return nil
 			}
-			require.EqualError(t, loop.Run(t.Context(), 0, until(9, &told)), "restless")
+			require.EqualError(t, loop.Run(t.Context(), 0, until(9, &reported)), "restless")
 			assert.Equal(t, []string{"3 events, 4 reads", "3 events, 5 reads"}, at)
 		},
 		"reads the next page while it yields one": func(t *testing.T) {
 			l := log{changes: []informer.Version{1, 2, 3, 4, 5, 6}, version: 6, batch: 2}
 			l.during = func() { time.Sleep(20 * time.Millisecond) }
-			begin, told := time.Now(), 0
-			require.NoError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, func(string) bool {
+			begin, reported := time.Now(), 0
+			require.NoError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(t.Context(), 0, func(string) bool {
 				time.Sleep(15 * time.Millisecond)
-				told++
-				return told < 6
+				reported++
+				return reported < 6
 			}))
 			assert.Equal(t, 110*time.Millisecond, time.Since(begin), "one read, and three yielded pages")
 		},
@@ -236,27 +237,27 @@ func TestWatchLoop(t *testing.T) {
 				{UpTo: 4, Then: follow.Again},
 				{Events: []string{"change 8"}, UpTo: 8},
 			}
-			loop := (&log{}).loop(time.Hour, new(follow.Signal))
+			loop := (&log{}).loop(time.Hour, new(broadcast.Signal))
 			loop.Read = func(context.Context, informer.Version) (follow.Page[string], error) {
 				time.Sleep(backend.BookmarkInterval / 2)
 				p := pages[0]
 				pages = pages[1:]
 				return p, nil
 			}
-			var told []string
-			require.NoError(t, loop.Run(t.Context(), 4, until(3, &told)))
-			assert.Equal(t, []string{"change 7", "bookmark 7", "change 8"}, told)
+			var reported []string
+			require.NoError(t, loop.Run(t.Context(), 4, until(3, &reported)))
+			assert.Equal(t, []string{"change 7", "bookmark 7", "change 8"}, reported)
 		},
 		"ends with the error of a read, and with the cause of its context": func(t *testing.T) {
 			l := log{err: errors.New("broken")}
-			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(t.Context(), 0, until(1, new([]string))), "broken")
+			require.EqualError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(t.Context(), 0, until(1, new([]string))), "broken")
 			l.err = nil
 			ctx, cancel := context.WithCancelCause(t.Context())
 			cancel(errors.New("gone"))
-			require.EqualError(t, l.loop(time.Hour, new(follow.Signal)).Run(ctx, 0, until(1, new([]string))), "gone")
+			require.EqualError(t, l.loop(time.Hour, new(broadcast.Signal)).Run(ctx, 0, until(1, new([]string))), "gone")
 		},
 		"all waiters are woken": func(t *testing.T) {
-			var wake follow.Signal
+			var wake broadcast.Signal
 			one, two := wake.Next(), wake.Next()
 			wake.Wake()
 			<-one

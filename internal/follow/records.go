@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // Records returns the [Loop] of a database that keeps records. It reports the changes that match q. A call of changes returns the next
 // changes after a version: at most batch of them, in order. It also returns the version up to which there are no others.
 func Records(
-	poll time.Duration, signal *Signal, q backend.Query, batch int,
+	poll time.Duration, signal *broadcast.Signal, q backend.Query, batch int,
 	changes func(ctx context.Context, after informer.Version) (all []backend.Change, upTo informer.Version, err error),
 ) Loop[backend.Change] {
 	return Loop[backend.Change]{

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -37,23 +38,23 @@ func TestRecordsYieldsChangesMatchingQuery(t *testing.T) {
 			}
 		}
 		begin := time.Now()
-		loop := follow.Records(time.Hour, new(follow.Signal), backend.Query{Prefix: "a/"}, batch, changes)
-		var told []backend.Change
+		loop := follow.Records(time.Hour, new(broadcast.Signal), backend.Query{Prefix: "a/"}, batch, changes)
+		var reported []backend.Change
 		require.NoError(t, loop.Run(t.Context(), 0, func(c backend.Change) bool {
-			told = append(told, c)
+			reported = append(reported, c)
 			return c.Version < version
 		}))
 		assert.Equal(t, []backend.Change{
 			all[0], {Version: 2}, all[2], all[3], {Version: 7},
-		}, told)
+		}, reported)
 		assert.Equal(t, []informer.Version{0, 2, 4}, asked, "a full batch is read on at once")
 		assert.Equal(t, begin, time.Now())
-		told = nil
+		reported = nil
 		require.NoError(t, loop.Run(t.Context(), 2, func(c backend.Change) bool {
-			told = append(told, c)
+			reported = append(reported, c)
 			return false
 		}))
-		assert.Len(t, told, 1, "it ends where the consumer stops")
+		assert.Len(t, reported, 1, "it ends where the consumer stops")
 		require.EqualError(t, loop.Run(t.Context(), version+1, func(backend.Change) bool { return true }), "beyond the end")
 	})
 }

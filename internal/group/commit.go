@@ -16,10 +16,11 @@ type Commit[S, R any] struct {
 	// Patience is the maximum time that a turn delays the next one.
 	Patience time.Duration
 
-	// Begin prepares a turn, under the context of the longest waiting request. If it fails, that request fails.
+	// Begin prepares a turn for the longest waiting request. If it fails, that request fails. ctx is the context of the turn, so the
+	// result may be bound to it. It also ends if that of the request ends before Begin has returned.
 	Begin func(ctx context.Context) (S, error)
 
-	// Run runs the requests of a turn, and releases the result of Begin.
+	// Run runs the requests of a turn, and releases the result of Begin. There are none if the context of the request ended during Begin.
 	Run func(ctx context.Context, with S, requests []R)
 
 	mu sync.Mutex
@@ -100,22 +101,30 @@ func (g *Commit[S, R]) leave(c *call[R]) bool {
 
 // begin begins a turn with the request of c and those that wait.
 func (g *Commit[S, R]) begin(ctx context.Context, c *call[R]) (*turn, error) {
+	if ctx.Err() != nil {
+		g.next()
+		return nil, context.Cause(ctx)
+	}
+	under, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	alone := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	begun := false
 	defer func() {
 		if !begun { // even if Begin panics
+			alone()
+			cancel(nil)
 			g.next()
 		}
 	}()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	with, err := g.Begin(ctx)
+	with, err := g.Begin(under)
 	if err != nil {
 		return nil, err
 	}
+	if !alone() {
+		g.Run(under, with, nil)
+		return nil, context.Cause(ctx)
+	}
 	begun = true
-	under, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	t := &turn{cancel: cancel, ended: make(chan struct{})}
+	t := &turn{cancel: func() { cancel(nil) }, ended: make(chan struct{})}
 	requests := []R{c.request}
 	g.mu.Lock()
 	n := min(len(g.waiting), g.Limit-1)
@@ -129,7 +138,7 @@ func (g *Commit[S, R]) begin(ctx context.Context, c *call[R]) (*turn, error) {
 	next := sync.OnceFunc(g.next)
 	late := time.AfterFunc(g.Patience, next)
 	go func() { // runs the requests while their callers may return; the last caller waits for it
-		defer cancel()
+		defer cancel(nil)
 		g.Run(under, with, requests)
 		close(t.ended)
 		late.Stop()

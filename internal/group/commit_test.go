@@ -226,6 +226,72 @@ func TestCallReturnsWhenContextEnds(t *testing.T) {
 	}
 }
 
+// A database binds what Begin returns to the context of Begin: database/sql rolls a transaction back when that context ends.
+func TestResourceOutlivesTheRequestThatBegan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var resource context.Context
+		var broken error
+		g := group.Commit[context.Context, int]{
+			Limit: limit, Patience: patience,
+			Begin: func(ctx context.Context) (context.Context, error) {
+				time.Sleep(time.Millisecond)
+				return ctx, nil
+			},
+			Run: func(_ context.Context, with context.Context, requests []int) {
+				resource = with
+				time.Sleep(10 * time.Millisecond)
+				broken = with.Err()
+			},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- g.Do(ctx, 1) }()
+		synctest.Wait()
+		if err := g.Do(t.Context(), 2); err != nil {
+			t.Fatalf("g.Do(t.Context(), 2): %v", err)
+		}
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("<-first = %v, want %v", err, context.DeadlineExceeded)
+		}
+		if broken != nil {
+			t.Errorf("the context of Begin ended with that of the first request: %v", broken)
+		}
+		synctest.Wait()
+		if resource.Err() == nil {
+			t.Error("the context of Begin has not ended with the turn")
+		}
+	})
+}
+
+func TestTurnWhoseRequestEndsDuringBeginIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var released [][]int
+		g := group.Commit[int, int]{
+			Limit: limit, Patience: patience,
+			Begin: func(context.Context) (int, error) { // does not notice the end of its context
+				time.Sleep(10 * time.Millisecond)
+				return 7, nil
+			},
+			Run: func(_ context.Context, _ int, requests []int) { released = append(released, slices.Clone(requests)) },
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
+		defer cancel()
+		first := make(chan error, 1)
+		go func() { first <- g.Do(ctx, 1) }()
+		synctest.Wait()
+		if err := g.Do(t.Context(), 2); err != nil {
+			t.Fatalf("g.Do(t.Context(), 2): %v", err)
+		}
+		if err := <-first; !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("<-first = %v, want %v", err, context.DeadlineExceeded)
+		}
+		if diff := cmp.Diff([][]int{nil, {2}}, released); diff != "" {
+			t.Errorf("runs mismatch (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func TestHangingTurnBlocksOthersUpToPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDatabase(0, time.Hour)

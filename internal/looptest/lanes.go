@@ -6,6 +6,12 @@ import (
 	"testing/synctest"
 )
 
+// Bubble runs a subtest in a bubble of its own.
+func Bubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
 // Lanes calls f for each number below n, each in a bubble of its own, and several concurrently. It stops when one fails.
 func Lanes(t *testing.T, n int, f func(t *testing.T, i int)) {
 	t.Helper()

@@ -3,10 +3,13 @@ package looptest_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -147,5 +150,61 @@ func TestLanesCallEachNumberOnce(t *testing.T) {
 	})
 	if diff := cmp.Diff([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, slices.Sorted(slices.Values(seen.All()))); diff != "" {
 		t.Errorf("seen, sorted, mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestChanceOfSameSeedIsTheSame(t *testing.T) {
+	one, two := looptest.NewChance(1, 2), looptest.NewChance(1, 2)
+	for range 100 {
+		if a, b := one.UpTo(7), two.UpTo(7); a != b || a < 0 || a > 6 {
+			t.Fatalf("one.UpTo(7) = %d, two.UpTo(7) = %d, want the same number from 0 to 6", a, b)
+		}
+		if a, b := one.Duration(time.Second), two.Duration(time.Second); a != b || a < 0 || a >= time.Second {
+			t.Fatalf("one.Duration(time.Second) = %v, two.Duration(time.Second) = %v, want the same duration below 1s", a, b)
+		}
+	}
+}
+
+// Guarantee 4.
+func TestStartedCountsOnlyOwnDescendants(t *testing.T) {
+	leave := make(chan struct{})
+	var running, ended sync.WaitGroup
+	sleep := func() {
+		running.Done()
+		<-leave
+	}
+	running.Add(2)
+	ended.Go(sleep) // before
+	startAnother := make(chan struct{})
+	ended.Go(func() { // by a goroutine that is not a descendant
+		<-startAnother
+		ended.Go(sleep)
+	})
+
+	started := looptest.Started(t)
+	close(startAnother)
+	running.Wait()
+	if n := started(); n != 0 {
+		t.Errorf("started() = %d, want 0", n)
+	}
+
+	running.Add(5)
+	for range 3 {
+		ended.Go(sleep)
+	}
+	ended.Go(func() {
+		ended.Go(sleep)
+		sleep()
+	})
+	running.Wait()
+	if n := started(); n != 5 {
+		t.Errorf("started() = %d, want 5", n)
+	}
+	close(leave)
+	ended.Wait()
+	for end := time.Now().Add(time.Minute); started() != 0; runtime.Gosched() { // an ended WaitGroup is a bit ahead of its goroutines
+		if time.Now().After(end) {
+			t.Fatalf("started() = %d, want 0", started())
+		}
 	}
 }

@@ -2,7 +2,9 @@ package looptest
 
 import (
 	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 )
 
 // Running is a loop that [Start] has started.
@@ -52,4 +54,28 @@ func (r *Running) Ended() bool {
 	default:
 		return false
 	}
+}
+
+// StartInBubble is [Start] in a bubble: it returns when every goroutine of the bubble is blocked. stop fails the test if run returns an error;
+// further calls of stop, and the end of the test, have no effect then.
+func StartInBubble(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	r := Start(t, run)
+	stop = sync.OnceFunc(func() {
+		if err := r.Stop(); err != nil {
+			t.Errorf("Run returns %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	synctest.Wait()
+	return stop
+}
+
+// TakeAll returns the content of a channel, once every goroutine of the bubble is blocked.
+func TakeAll[T any](events <-chan T) (all []T) {
+	synctest.Wait()
+	for len(events) > 0 {
+		all = append(all, <-events)
+	}
+	return all
 }

@@ -8,6 +8,7 @@ require (
 	github.com/lib/pq v1.12.3
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/setpoint-go/setpoint v0.0.0-00010101000000-000000000000
+	github.com/setpoint-go/setpoint/store/sqlite v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.48.0
 	modernc.org/sqlite v1.60.1
@@ -32,4 +33,7 @@ require (
 	modernc.org/memory v1.12.1 // indirect
 )
 
-replace github.com/setpoint-go/setpoint => ../../
+replace (
+	github.com/setpoint-go/setpoint => ../../
+	github.com/setpoint-go/setpoint/store/sqlite => ../../store/sqlite
+)

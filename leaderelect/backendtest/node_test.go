@@ -37,6 +37,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if spec := os.Getenv(fencingVar); spec != "" {
+		if err := runFencing(spec); err != nil {
+			say(remark{What: "failed", Error: err.Error()})
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

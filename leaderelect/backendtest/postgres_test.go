@@ -86,9 +86,12 @@ func TestPostgres(t *testing.T) {
 			p, table := servertest.NewProxy(t, server.Addr()), newTable()
 			far := leasesIn(t, openPostgres(t, "pgx", p.Addr()), sqllease.Postgres, table)
 			near := leasesIn(t, direct, sqllease.Postgres, table)
+			sessions, err := sqllease.NewSessions(direct, sqllease.SessionsConfig{})
+			require.NoError(t, err)
 			return leasetest.Backend{
-				Store:  far,
-				Reopen: func() leaderelect.LeaseStore { return near },
+				Store:    far,
+				Sessions: sessions,
+				Reopen:   func() leaderelect.LeaseStore { return near },
 				Delete: func(key string) {
 					_, err := direct.Exec(`DELETE FROM `+table+` WHERE name = $1`, key)
 					require.NoError(t, err)

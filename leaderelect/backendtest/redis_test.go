@@ -55,9 +55,9 @@ func newRedis(addr string, retries int) *redis.Client {
 
 // redisLeases returns a store through a client.
 func redisLeases(c *redis.Client, prefix string) *redislease.Store {
-	return must(redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+	return redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 		return c.Eval(ctx, script, keys, args...).Result()
-	}), redislease.Config{Prefix: prefix}))
+	}), redislease.Config{Prefix: prefix})
 }
 
 func TestRedis(t *testing.T) {

@@ -56,12 +56,12 @@ func TestPostgresSessions(t *testing.T) {
 			require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
 			short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer stop()
-			require.Error(t, s.Gone(short, "a"))
-			require.NoError(t, s.Gone(ctx, "b"))
+			require.Error(t, s.AwaitEnd(short, "a"))
+			require.NoError(t, s.AwaitEnd(ctx, "b"))
 
 			gone := make(chan error, 2)
 			for range cap(gone) {
-				go func() { gone <- s.Gone(context.Background(), "a") }() // the test waits for its end
+				go func() { gone <- s.AwaitEnd(context.Background(), "a") }() // the test waits for its end
 			}
 			awaitCount(t, direct, 2, waiting)
 			cancel()
@@ -74,7 +74,7 @@ func TestPostgresSessions(t *testing.T) {
 			_, err = direct.Exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`)
 			require.NoError(t, err)
 			require.Error(t, <-end, "its session has ended")
-			require.NoError(t, s.Gone(context.Background(), "a"))
+			require.NoError(t, s.AwaitEnd(context.Background(), "a"))
 		})
 	}
 }

@@ -11,8 +11,9 @@
 //	...
 //	err := guard.Do(ctx, term, func(ctx context.Context) error { return apply(ctx, request) })
 //
-// A [Register] guards a single value in the same way. A service that keeps its data in a store does not need this
-// package: the store compares the terms. See store.WithFence, and the guards of sqllease and redislease.
+// A [Register] guards a single value in the same way. Package fencehttp, and package fencegrpc in a module of its own, do both
+// halves for you: they send the term along, and have a guard for each lease. A service that keeps its data in a store does
+// not need a guard: the store compares the terms. See store.WithFence, and the guards of sqllease and redislease.
 //
 // # Guarantees
 //

@@ -3,41 +3,29 @@ package fence_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"strconv"
 
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 )
 
-// A service accepts requests of the newest leader only. The leader sends its term along, for example in a header.
+// A service accepts calls of the newest leader only. The leader sends its term along with each message. For HTTP and gRPC, packages
+// fencehttp and fencegrpc do this.
 func ExampleGuard() {
 	var guard fence.Guard
-	handler := func(w http.ResponseWriter, r *http.Request) {
-		term, err := strconv.ParseUint(r.Header.Get("Leader-Term"), 10, 64)
-		if err != nil {
-			http.Error(w, "no term", http.StatusBadRequest)
-			return
-		}
-		err = guard.Do(r.Context(), term, func(context.Context) error {
-			_, err := fmt.Fprintln(w, "done in term", term)
-			return err
+	receive := func(term uint64, order string) error {
+		return guard.Do(context.Background(), term, func(context.Context) error {
+			fmt.Println(order, "done in term", term)
+			return nil
 		})
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusConflict)
-		}
 	}
-	for _, term := range []string{"6", "7", "6"} {
-		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
-		r.Header.Set("Leader-Term", term)
-		w := httptest.NewRecorder()
-		handler(w, r)
-		fmt.Print(w.Code, " ", w.Body)
-	}
+	fmt.Println(receive(6, "blue"))
+	fmt.Println(receive(7, "green"))
+	fmt.Println(receive(6, "red"))
 	// Output:
-	// 200 done in term 6
-	// 200 done in term 7
-	// 409 fence: term 6 after term 7: term is stale
+	// blue done in term 6
+	// <nil>
+	// green done in term 7
+	// <nil>
+	// fence: term 6 after term 7: term is stale
 }
 
 // A leader that reads bars earlier leaders, so they cannot change the value afterward.

@@ -118,6 +118,59 @@ func TestWaitEndsWithContextOrGreaterTerm(t *testing.T) {
 	})
 }
 
+func TestLastingWorkEndsWhenGreaterTermIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g fence.Guard
+		var wg sync.WaitGroup
+		var order []string
+		wg.Go(func() {
+			assert.NoError(t, g.DoUntilStale(t.Context(), 1, func(ctx context.Context) error {
+				<-ctx.Done()
+				var stale *fence.StaleError
+				if assert.ErrorAs(t, context.Cause(ctx), &stale) {
+					assert.Equal(t, fence.StaleError{Term: 1, Have: 3}, *stale)
+				}
+				time.Sleep(time.Second)
+				order = append(order, "old")
+				return nil
+			}))
+		})
+		synctest.Wait()
+		require.NoError(t, g.Do(t.Context(), 1, nothing), "the same term stops nothing")
+		require.Error(t, g.Do(t.Context(), 0, nothing), "nor does a lower one")
+		synctest.Wait()
+		require.Empty(t, order)
+		require.NoError(t, g.Do(t.Context(), 3, func(context.Context) error { order = append(order, "new"); return nil }))
+		assert.Equal(t, []string{"old", "new"}, order, "the successor waits until it has returned")
+		wg.Wait()
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		own := errors.New("own")
+		require.ErrorIs(t, g.DoUntilStale(ctx, 3, func(ctx context.Context) error {
+			cancel(own)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}), own)
+		require.Panics(t, func() { _ = g.DoUntilStale(t.Context(), 3, func(context.Context) error { panic("boom") }) })
+		require.NoError(t, g.Do(t.Context(), 4, nothing))
+	})
+}
+
+func TestStaleErrorNamesBothTerms(t *testing.T) {
+	var g fence.Guard
+	require.NoError(t, g.Raise(7))
+	err := g.Do(t.Context(), 6, nothing)
+	require.Equal(t, &fence.StaleError{Term: 6, Have: 7}, err)
+	require.EqualError(t, err, "fence: term 6 after term 7: term is stale")
+	var r fence.Register[int]
+	_, err = r.Read(7)
+	require.NoError(t, err)
+	require.Equal(t, &fence.StaleError{Term: 6, Have: 7}, r.Write(6, 1))
+	err = &fence.StaleError{Lease: "shop", Term: 6, Have: 7}
+	require.EqualError(t, err, `fence: lease "shop": term 6 after term 7: term is stale`)
+	require.ErrorIs(t, err, fence.ErrStale)
+}
+
 func TestRegisterAcceptsOnlyNewestLeadersWrites(t *testing.T) {
 	var r fence.Register[string]
 	v, term := r.Peek()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 )
 
 // Guard admits the work of the newest leader only. The zero value has seen no term and is ready for use. A Guard must not be
@@ -12,13 +14,14 @@ type Guard struct {
 	mu sync.Mutex
 	// mu guards the following.
 	highest uint64
-	current int           // admitted work of the highest term that has not ended
-	older   int           // the same for lower terms
-	changed chan struct{} // closed when older is 0 or highest grows; nil without a waiter
+	current int // admitted work of the highest term that has not ended
+	older   int // the same for lower terms
+
+	changed broadcast.Signal // wakes when older is 0 or highest grows; the waiters try again
 }
 
 // Do runs f and returns its error, unless a greater term was seen. If work of lower terms still runs, Do waits for it
-// first. The error wraps [ErrStale] if a greater term was seen before or arrives while Do waits. If ctx ends before f
+// first. The error is a [*StaleError] if a greater term was seen before or arrives while Do waits. If ctx ends before f
 // begins, the error wraps the cause of ctx. Several calls with the same term may run concurrently.
 func (g *Guard) Do(ctx context.Context, term uint64, f func(context.Context) error) error {
 	for {
@@ -42,7 +45,33 @@ func (g *Guard) Do(ctx context.Context, term uint64, f func(context.Context) err
 	return f(ctx)
 }
 
-// Raise bars all terms below term. It does not wait for their work. If a greater term was seen, the error wraps ErrStale.
+// DoUntilStale is like Do, but the context of f also ends when a greater term is seen. The cause is then a [*StaleError]. Use
+// it for work that lasts, such as a stream: a successor waits until f has returned.
+func (g *Guard) DoUntilStale(ctx context.Context, term uint64, f func(context.Context) error) error {
+	return g.Do(ctx, term, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		var watch sync.WaitGroup
+		defer watch.Wait()
+		defer cancel(nil)
+		watch.Go(func() { // f may block, so another goroutine waits for a greater term; it ends with f
+			for {
+				changed := g.changed.Next()
+				if have := g.Highest(); have > term {
+					cancel(&StaleError{Term: term, Have: have})
+					return
+				}
+				select {
+				case <-changed:
+				case <-ctx.Done():
+					return
+				}
+			}
+		})
+		return f(ctx)
+	})
+}
+
+// Raise bars all terms below term. It does not wait for their work. If a greater term was seen, the error is a [*StaleError].
 func (g *Guard) Raise(term uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,10 +96,7 @@ func (g *Guard) enter(term uint64) (wait <-chan struct{}, err error) {
 		g.current++
 		return nil, nil
 	}
-	if g.changed == nil {
-		g.changed = make(chan struct{})
-	}
-	return g.changed, nil
+	return g.changed.Next(), nil
 }
 
 // leave counts work that has ended.
@@ -83,26 +109,18 @@ func (g *Guard) leave(term uint64) {
 	}
 	g.older--
 	if g.older == 0 {
-		g.wakeLocked()
+		g.changed.Wake()
 	}
 }
 
 func (g *Guard) raiseLocked(term uint64) error {
 	if term < g.highest {
-		return stale(term, g.highest)
+		return &StaleError{Term: term, Have: g.highest}
 	}
 	if term > g.highest {
 		g.older, g.current = g.older+g.current, 0
 		g.highest = term
-		g.wakeLocked()
+		g.changed.Wake()
 	}
 	return nil
-}
-
-// wakeLocked wakes all waiters, which try again.
-func (g *Guard) wakeLocked() {
-	if g.changed != nil {
-		close(g.changed)
-		g.changed = nil
-	}
 }

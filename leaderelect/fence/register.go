@@ -11,7 +11,7 @@ type Register[T any] struct {
 	value   T
 }
 
-// Write replaces the value. If a greater term was seen, the error wraps [ErrStale].
+// Write replaces the value. If a greater term was seen, the error is a [*StaleError].
 func (r *Register[T]) Write(term uint64, value T) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -23,7 +23,7 @@ func (r *Register[T]) Write(term uint64, value T) error {
 }
 
 // Read returns the value and bars all terms below term. So the value does not change unless this leader or a later one
-// changes it. If a greater term was seen, the error wraps ErrStale.
+// changes it. If a greater term was seen, the error is a [*StaleError].
 func (r *Register[T]) Read(term uint64) (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -43,7 +43,7 @@ func (r *Register[T]) Peek() (value T, term uint64) {
 
 func (r *Register[T]) raiseLocked(term uint64) error {
 	if term < r.highest {
-		return stale(term, r.highest)
+		return &StaleError{Term: term, Have: r.highest}
 	}
 	r.highest = term
 	return nil

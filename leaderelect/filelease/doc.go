@@ -13,14 +13,17 @@
 //  2. Of several writers that replace the same record, one succeeds. The others return leaderelect.ErrConflict.
 //  3. There is no lock. A process that is killed or suspended (SIGSTOP) at any point of a write blocks no other. If it
 //     continues after others have written, its write has no effect.
-//  4. A damaged file blocks only one key, and only for one LeaseDuration. Terms still grow.
+//  4. An error that says that this process may not write the files, because of their permissions or of a read-only file
+//     system, is marked with retry.Permanent.
+//  5. A damaged file blocks only one key, and only for one LeaseDuration. Terms still grow.
 //
 // # Files
 //
 // Each key has a directory, named after it (shop-controller.d). Each write adds a file to it, whose name is the next
 // number (00000000000000000012.lease). The file with the greatest number is the record. A writer writes and syncs its
-// file under a temporary name, and then links it to the number: only one writer can link a number. Writers keep the last
-// few files and remove older ones.
+// file under a temporary name, and then links it to the number: only one writer can link a number. A writer keeps the four
+// files before its own, and those of the last ten seconds, but at most 64. It removes all others. So a slow writer can
+// still find out whether its write has succeeded, and the term of a damaged file can be told from those before it.
 //
 // # Damaged files
 //

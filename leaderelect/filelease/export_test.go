@@ -8,3 +8,6 @@ func Prepare(dir string, sync func(path string) error) error { return prepare(di
 
 // KeyOfFileName returns the key whose directory has the given name, without its suffix.
 func KeyOfFileName(name string) (string, bool) { return keyOfFileName(name) }
+
+// Marked marks err with retry.Permanent if this process may not use the files.
+func Marked(err error) error { return marked(err) }

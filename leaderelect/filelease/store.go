@@ -14,7 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // Store is a [leaderelect.LeaseStore] and a shard.Lister in a directory. It is not a [leaderelect.Watcher], because the
@@ -67,7 +69,7 @@ func makeDir(dir string, sync func(path string) error) error {
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	e, _, err := s.load(ctx, key)
 	if err != nil {
-		return leaderelect.Entry{}, fmt.Errorf("filelease: get %q: %w", key, err)
+		return leaderelect.Entry{}, fmt.Errorf("filelease: get %q: %w", key, marked(err))
 	}
 	return e, nil
 }
@@ -82,7 +84,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 		e, err = s.add(e, 1, "")
 	}
 	if err != nil {
-		return leaderelect.Entry{}, fmt.Errorf("filelease: create %q: %w", e.Key, err)
+		return leaderelect.Entry{}, fmt.Errorf("filelease: create %q: %w", e.Key, marked(err))
 	}
 	return e, nil
 }
@@ -97,7 +99,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 		e, err = s.add(e, number+1, have.Version)
 	}
 	if err != nil {
-		return leaderelect.Entry{}, fmt.Errorf("filelease: update %q: %w", e.Key, err)
+		return leaderelect.Entry{}, fmt.Errorf("filelease: update %q: %w", e.Key, marked(err))
 	}
 	return e, nil
 }
@@ -107,7 +109,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	dirs, err := os.ReadDir(s.dir)
 	if err != nil {
-		return nil, fmt.Errorf("filelease: list %q: %w", prefix, err)
+		return nil, fmt.Errorf("filelease: list %q: %w", prefix, marked(err))
 	}
 	var list []leaderelect.Entry
 	for _, d := range dirs {
@@ -115,18 +117,18 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 		if !ok || !d.IsDir() {
 			continue
 		}
-		key, known := keyOfFileName(name)
-		if known && !strings.HasPrefix(key, prefix) {
+		key, ok := keyOfFileName(name)
+		if ok && !strings.HasPrefix(key, prefix) {
 			continue
 		}
 		e, _, err := s.loadFrom(ctx, d.Name())
-		if known {
+		if ok {
 			e.Key = key
 		}
 		switch {
 		case errors.Is(err, leaderelect.ErrNotFound): // it is being created, or was just removed
 		case err != nil:
-			return nil, fmt.Errorf("filelease: list %q: %w", prefix, err)
+			return nil, fmt.Errorf("filelease: list %q: %w", prefix, marked(err))
 		case fileName(e.Key) == name && strings.HasPrefix(e.Key, prefix):
 			list = append(list, e)
 		}
@@ -143,6 +145,9 @@ const (
 
 // errPassed means that others have written so often since a write that its effect is unknown.
 var errPassed = errors.New("other writes have followed, and the outcome of this one is unknown")
+
+// answers are the errors with which a store of leases answers a call.
+var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict}
 
 // load returns the record of key and its number.
 func (s *Store) load(ctx context.Context, key string) (leaderelect.Entry, uint64, error) {
@@ -179,7 +184,7 @@ func (s *Store) loadFrom(ctx context.Context, name string) (leaderelect.Entry, u
 			return e, number, err
 		}
 	}
-	return leaderelect.Entry{}, 0, ctx.Err()
+	return leaderelect.Entry{}, 0, ended.Err(ctx, context.Cause(ctx), answers)
 }
 
 // leastTerm returns a term that is not less than that of the damaged record with the given number. Each record raises the term of the
@@ -333,6 +338,14 @@ func writeSynced(path string, data []byte) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
+}
+
+// marked marks err with retry.Permanent if this process may not use the files.
+func marked(err error) error {
+	if errors.Is(err, fs.ErrPermission) || isReadOnly(err) {
+		return retry.Permanent(err)
+	}
+	return err
 }
 
 // ignore returns err, or nil if err is harmless.

@@ -4,12 +4,14 @@ package filelease_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/filelease"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 func TestStoreConformsToLeaseStore(t *testing.T) {
@@ -231,4 +234,32 @@ func openFiles(t testing.TB, dir string) files {
 	s, err := filelease.New(dir)
 	require.NoError(t, err)
 	return files{s, dir}
+}
+
+func TestErrorIsPermanentIfFilesMayNotBeUsed(t *testing.T) {
+	for err, want := range map[error]bool{
+		syscall.EACCES: true, syscall.EPERM: true, syscall.EROFS: true,
+		syscall.ENOSPC: false, syscall.EIO: false, syscall.ENOENT: false, syscall.EMFILE: false,
+	} {
+		err := filelease.Marked(&fs.PathError{Op: "open", Path: "lease", Err: err})
+		assert.Equal(t, want, retry.IsPermanent(err), "%v", err)
+	}
+	if os.Geteuid() == 0 {
+		t.Skip("permissions do not stop root")
+	}
+	s := openFiles(t, t.TempDir())
+	require.NoError(t, os.Chmod(s.dir, 0o555))
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+	assert.True(t, retry.IsPermanent(err), "%v", err)
+}
+
+func TestCallAfterEndOfContextReturnsCause(t *testing.T) {
+	cause := errors.New("the replica drains")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	s := openFiles(t, t.TempDir())
+	_, err := s.Get(ctx, "lease")
+	require.ErrorIs(t, err, cause)
+	_, err = s.Create(ctx, leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, cause)
 }

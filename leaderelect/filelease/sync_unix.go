@@ -5,6 +5,7 @@ package filelease
 import (
 	"errors"
 	"os"
+	"syscall"
 )
 
 // syncDir writes the names in a directory to the disk.
@@ -15,3 +16,6 @@ func syncDir(path string) error {
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }
+
+// isReadOnly reports whether err says that the file system, or its mount, is read-only.
+func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }

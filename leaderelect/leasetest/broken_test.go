@@ -3,10 +3,12 @@ package leasetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"iter"
 	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,14 +25,18 @@ type broken struct {
 	inventive, createReplaces, updateCreates, blind, versionless, prefix, checksum, wraps, unversioned, returnsOld bool
 	racy, termless, shortTerm, aliases, ignoresContext, vague, vagueConflict, forgetful, forgetsReads              bool
 	listUnsorted, listKeys, listCut, listIgnoresContext                                                            bool
-	watchLater, watchStale, watchAll, watchDeaf, watchBack, watchNoDelete, watchTombstone, watchEndless            bool
+	watchLater, watchStale, watchAll, watchSilent, watchBack, watchNoDelete, watchTombstone, watchEndless          bool
 	watchLeaks, deleteRestarts, floorRestarts, floorStays, hangs, dropSucceeds, cutTears, restartForgets           bool
 	restartRewinds, guardPass, guardGreater, guardAnyKey, guardShort, guardRefuse, guardVague, guardEager          bool
 	guardFree, guardHolds, leadingAnyKey, leadingNobody, lockHangs, lockDeadline, lockSucceeds                     bool
 	createShort, causes, floorGiven, floorless, listFloorless, listAliases, listDeleted, listLags                  bool
 	watchAliases, watchKeyless, watchFloor, watchPrefix, watchEnded, watchHangs, watchLags                         bool
-	onlyRenewals, guardGone, guardZero                                                                             bool
+	onlyRenewals, guardGone, guardZero, guardAll                                                                   bool
+	createVersion, handleVersions, clampTerm, deadlines, slowFile                                                  bool
+	watchOwn, watchOne, watchGap, watchSame                                                                        bool
+	listPage                                                                                                       int
 
+	versionOf func() string
 	mapKey    func(string) string
 	watchKey  func(string) string
 	mapValue  func([]byte) []byte
@@ -52,10 +58,12 @@ type broken struct {
 	writes  int
 	floor   uint64
 	reads   int
+	others  int  // writes through the other handle
+	watcher bool // somebody watches
 	dropped bool
 	cut     bool
-	guards  int
-	unlock  chan struct{} // closed when another writer releases its lock; nil if none has it
+	guards  map[string]int // guarded transactions, by key
+	unlock  chan struct{}  // closed when another writer releases its lock; nil if none has it
 }
 
 // fresh returns an empty store with the mistakes of b.
@@ -65,6 +73,7 @@ func (b *broken) fresh() *broken {
 		c.watchKey = func(k string) string { return k }
 	}
 	c.over, c.mu, c.entries = make(chan struct{}), new(sync.Mutex), make(map[string]leaderelect.Entry)
+	c.guards = make(map[string]int)
 	if c.listMatch == nil {
 		c.listMatch = strings.HasPrefix
 	}
@@ -98,7 +107,17 @@ func (b *broken) backend() Backend {
 // another is another handle of a store.
 type another struct{ *broken }
 
+func (a another) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	e, err := a.broken.Create(ctx, e)
+	a.locked(func() { a.foreign = true })
+	return e, err
+}
+
 func (a another) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
+	if a.handleVersions {
+		a.locked(func() { a.writes, a.others = a.others, a.writes })
+		defer a.locked(func() { a.writes, a.others = a.others, a.writes })
+	}
 	e, err := a.broken.Update(ctx, e)
 	a.locked(func() { a.foreign = true })
 	return e, err
@@ -158,7 +177,7 @@ func (b *broken) arrive(ctx context.Context) error {
 		return ctx.Err()
 	}
 	switch {
-	case ctx.Err() == nil || b.ignoresContext:
+	case ctx.Err() == nil || b.ignoresContext || b.deadlines && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return nil
 	case b.endIs != nil:
 		return b.endIs
@@ -248,6 +267,15 @@ func (b *broken) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 		b.mu.Unlock()
 		return leaderelect.Entry{}, b.conflict()
 	}
+	if b.slowFile { // a Create reads all records, and writes all
+		kept := maps.Clone(b.entries)
+		b.mu.Unlock()
+		for range 10 {
+			runtime.Gosched()
+		}
+		b.mu.Lock()
+		b.entries = kept
+	}
 	if b.createShort {
 		e.Term = uint64(uint32(e.Term))
 	}
@@ -262,7 +290,7 @@ func (b *broken) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 	}
 	b.mu.Lock()
 	have, ok := b.entries[b.key(e.Key)]
-	for b.guards > 0 && !b.guardFree && (have.Term != e.Term || b.guardHolds) {
+	for (b.guards[b.key(e.Key)] > 0 || b.guardAll && len(b.guards) > 0) && !b.guardFree && (have.Term != e.Term || b.guardHolds) {
 		b.mu.Unlock()
 		sleep(ctx)
 		if ctx.Err() != nil {
@@ -308,7 +336,7 @@ func (b *broken) List(ctx context.Context, prefix string) (list []leaderelect.En
 		if !b.listAliases {
 			e = b.copied(e)
 		}
-		if b.listMatch(e.Key, prefix) && (!b.listCut || len(list) < 100) {
+		if b.listMatch(e.Key, prefix) && (!b.listCut || len(list) < 100) && (b.listPage == 0 || len(list) < b.listPage) {
 			list = append(list, e)
 		}
 	}
@@ -332,8 +360,25 @@ func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.En
 		if b.watchEndless {
 			defer func() { <-b.over }()
 		}
-		told, any := "nothing", b.watchLater
-		for told, e := told, (leaderelect.Entry{}); ctx.Err() == nil; sleep(ctx) {
+		yielded, any := "nothing", b.watchLater
+		if b.watchOne {
+			b.mu.Lock()
+			first := !b.watcher
+			b.watcher = true
+			b.mu.Unlock()
+			if !first {
+				b.mu.Lock()
+				e := b.copied(b.entries[b.watchKey(b.key(key))])
+				b.mu.Unlock()
+				e.Key = key
+				if yield(e, nil) {
+					<-ctx.Done()
+				}
+				return
+			}
+			defer b.locked(func() { b.watcher = false })
+		}
+		for yielded, e := yielded, (leaderelect.Entry{}); ctx.Err() == nil; sleep(ctx) {
 			b.mu.Lock()
 			if b.watchHangs && b.dropped {
 				b.mu.Unlock()
@@ -347,26 +392,30 @@ func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.En
 				}
 			}
 			switch {
-			case b.watchAll && now.Version == told:
-				now = b.entries["other"]
-			case (b.watchStale || b.watchLags && b.foreign) && told == "nothing" && b.old.Version != "":
-				now = b.old
-			case b.watchBack && b.writes%4 == 3 && b.old.Version != "" && told != "nothing":
-				now = b.old
-			case b.watchDeaf && told != "" && told != "nothing" && now.Version != "":
+			case b.watchOwn && b.foreign && yielded != "nothing":
 				now = e
-			case b.watchNoDelete && now.Version == "" && told != "nothing":
+			case b.watchSame && string(now.Value) == string(e.Value) && now.Version != "" && yielded != "nothing":
+				now = e
+			case b.watchAll && now.Version == yielded:
+				now = b.entries["other"]
+			case (b.watchStale || b.watchLags && b.foreign) && yielded == "nothing" && b.old.Version != "":
+				now = b.old
+			case b.watchBack && b.writes%4 == 3 && b.old.Version != "" && yielded != "nothing":
+				now = b.old
+			case b.watchSilent && yielded != "" && yielded != "nothing" && now.Version != "":
+				now = e
+			case b.watchNoDelete && now.Version == "" && yielded != "nothing":
 				now = e
 			}
 			if any {
-				told, any = now.Version, false
+				yielded, any = now.Version, false
 			}
 			if now.Version == "" {
 				now = leaderelect.Entry{Key: key}
 				switch {
 				case b.watchTombstone:
 					now.Value, now.Term = e.Value, 1
-				case b.watchKeyless && told != "nothing":
+				case b.watchKeyless && yielded != "nothing":
 					now.Key = ""
 				case b.watchFloor:
 					now.Floor = b.floor
@@ -377,10 +426,17 @@ func (b *broken) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.En
 				e = b.copied(e)
 			}
 			b.mu.Unlock()
-			if e.Version != told && !yield(e, nil) {
+			begins := yielded == "nothing"
+			if e.Version != yielded && !yield(e, nil) {
 				return
 			}
-			told = e.Version
+			yielded = e.Version
+			if b.watchGap && begins { // it follows the changes from now on
+				b.mu.Lock()
+				e = b.entries[b.watchKey(b.key(key))]
+				yielded = e.Version
+				b.mu.Unlock()
+			}
 		}
 	}
 }
@@ -410,10 +466,14 @@ func (b *broken) guard(ctx context.Context, key string, term uint64, f func()) e
 		}
 		return errRefused
 	}
-	b.guards++
+	b.guards[b.key(key)]++
 	b.mu.Unlock()
 	f()
-	b.locked(func() { b.guards-- })
+	b.locked(func() {
+		if b.guards[b.key(key)]--; b.guards[b.key(key)] == 0 {
+			delete(b.guards, b.key(key))
+		}
+	})
 	return nil
 }
 
@@ -442,12 +502,16 @@ func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	}
 	e.Floor = b.floor
 	switch {
+	case b.createVersion && old != "" && b.entries[b.key(e.Key)].Version == "":
+		e.Version = old
 	case b.checksum:
 		e.Version = fmt.Sprint(crc32.ChecksumIEEE(e.Value))
 	case b.wraps:
 		e.Version = strconv.Itoa(b.writes % 128)
 	case b.unversioned:
 		e.Version = ""
+	case b.versionOf != nil:
+		e.Version = b.versionOf()
 	default:
 		e.Version = strconv.Itoa(b.writes)
 	}
@@ -457,6 +521,9 @@ func (b *broken) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	}
 	if b.termless {
 		kept.Term = 0
+	}
+	if b.clampTerm {
+		kept.Term = min(kept.Term, math.MaxInt64)
 	}
 	if b.shortTerm {
 		kept.Term = uint64(uint32(kept.Term))

@@ -98,6 +98,53 @@ var faultCases = []testCase{
 		})
 	}},
 
+	{"calls in a network that drops everything do not wait for each other", func(t testing.TB, b Backend) {
+		if b.Drop == nil || b.Heal == nil {
+			t.Skip("the backend has no Drop and Heal")
+		}
+		have := create(t, b.Store, entry("0"))
+		b.Drop()
+		defer b.Heal() // also when the case fails
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		var patient sync.WaitGroup
+		defer patient.Wait()
+		defer cancel()
+		for range 4 {
+			// These calls have a long time. They end when the case does, which waits for them above.
+			patient.Go(func() { _, _ = b.Store.Get(ctx, key) })
+		}
+		time.Sleep(deadline / 2) // they are under way
+		next := have
+		next.Value = []byte("1")
+		calls := callsOf(b.Store, next, leaderelect.Entry{Key: "other"})
+		atOnce(calls, context.WithTimeout)
+		for _, c := range calls {
+			if c.name != "Watch" || c.err != nil {
+				vague(t, c.name+" without a network", c.err)
+			}
+			if c.took > deadline+grace {
+				t.Fatalf("%s without a network, beside calls with more time, returns %v after the end of its context", c.name, c.took-deadline)
+			}
+		}
+	}},
+
+	{"a watch that has lost its network for a while reports the next change, or ends", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		if b.Drop == nil || b.Heal == nil {
+			t.Skip("the backend has no Drop and Heal")
+		}
+		have := create(t, b.Store, entry("0"))
+		events := watch(t, w, key)
+		events.holds(t, have)
+		heal := sync.OnceFunc(b.Heal)
+		b.Drop()
+		defer heal() // also when the case fails
+		time.Sleep(2 * deadline)
+		heal()
+		events.holdsOrEnds(t, updateUntil(t, b.Store, have, "1"))
+		events.stop(t)
+	}},
+
 	{"a call that waits for another writer returns soon after its context has ended", func(t testing.TB, b Backend) {
 		if b.Lock == nil {
 			t.Skip("the backend has no Lock")
@@ -176,6 +223,7 @@ var faultCases = []testCase{
 		have := create(t, b.Store, entry("0"))
 		seen := map[string]bool{have.Version: true}
 		stop, acked := make(chan struct{}), make(chan leaderelect.Entry)
+		fell := false // the floor; the goroutine below has it until it ends
 		// This goroutine writes while the server goes down. It ends when the case stops it, or when a write fails.
 		go func() {
 			e := have
@@ -186,6 +234,7 @@ var faultCases = []testCase{
 				got, err := b.Store.Update(ctx, next)
 				cancel()
 				if err == nil {
+					fell = fell || got.Floor < e.Floor
 					e = got
 				}
 				select {
@@ -200,16 +249,22 @@ var faultCases = []testCase{
 			}
 		}()
 		time.Sleep(50 * time.Millisecond) // any moment will do
+		created := create(t, b.Store, leaderelect.Entry{Key: "created", Value: []byte("a"), Term: 1})
 		b.Restart()
 		close(stop)
 		last := <-acked
+		if fell {
+			t.Fatalf("a floor after the end of the server is less than one before")
+		}
 
 		next := last
 		n, _ := strconv.Atoi(string(last.Value))
 		next.Value = []byte(strconv.Itoa(n + 1)) // may have arrived
 		have = oldOrNew(t, b.Store, last, next)
 		seen[last.Version], seen[have.Version] = true, true
+		oldOrNew(t, b.Store, created, created)
 		for i := range 10 {
+			floor := have.Floor
 			next := have
 			next.Value = []byte("after " + strconv.Itoa(i))
 			got, err := b.Store.Update(context.Background(), next)
@@ -223,11 +278,46 @@ var faultCases = []testCase{
 				t.Fatalf("version %q is used again after the end of the server", have.Version)
 			}
 			seen[have.Version] = true
+			if have.Floor < floor || floor > 0 && have.Floor == floor {
+				t.Fatalf("floor %d comes after %d, after the end of the server", have.Floor, floor)
+			}
 		}
 		if got := oldOrNew(t, b.reopen(), have, have); got.Version != have.Version {
 			t.Fatalf("another handle has version %q after the end of the server, want %q", got.Version, have.Version)
 		}
 	}},
+
+	{"a watch reports a change after the end of the server, or ends", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		if b.Restart == nil {
+			t.Skip("the backend has no Restart")
+		}
+		have := create(t, b.Store, entry("0"))
+		events := watch(t, w, key)
+		events.holds(t, have)
+		b.Restart()
+		events.holdsOrEnds(t, updateUntil(t, b.Store, have, "1"))
+		events.stop(t)
+	}},
+}
+
+// updateUntil replaces have by a record with another value, as soon as the store can, and returns it.
+func updateUntil(t testing.TB, s leaderelect.LeaseStore, have leaderelect.Entry, value string) leaderelect.Entry {
+	t.Helper()
+	next := have
+	next.Value = []byte(value)
+	err := eventually(t, "Update after a fault", func(ctx context.Context) error {
+		_, err := s.Update(ctx, next)
+		return err
+	})
+	if err != nil && !errors.Is(err, leaderelect.ErrConflict) { // a conflict: one of those before has arrived
+		t.Fatalf("Update after a fault: %v", err)
+	}
+	got := oldOrNew(t, s, have, next)
+	if got.Version == have.Version {
+		t.Fatalf("Update of version %q after a fault returns error %v, and the record has that version", have.Version, err)
+	}
+	return got
 }
 
 // call is a call of the store, what it has returned, and how long it took.
@@ -283,8 +373,15 @@ func atOnce(calls []*call, end func(context.Context, time.Duration) (context.Con
 	all.Wait()
 }
 
-// vague requires an error that is not definite.
+// vague requires an error that is neither definite nor permanent.
 func vague(t testing.TB, what string, err error) {
+	t.Helper()
+	refused(t, what, err)
+	usable(t, what, err)
+}
+
+// refused requires an error that is not definite.
+func refused(t testing.TB, what string, err error) {
 	t.Helper()
 	switch {
 	case err == nil:

@@ -59,7 +59,7 @@ var guardCases = []testCase{
 				t.Errorf("Get of the record of the leader: %v", err)
 				return
 			}
-			// Another elector takes over, and the leader does not know yet.
+			// Another elector takes over, and the leader has not noticed yet.
 			create(t, b.Store, leaderelect.Entry{Key: "other", Term: have.Term})
 			have.Term++
 			update(t, b.Store, have, "taken")
@@ -86,6 +86,26 @@ var guardCases = []testCase{
 			next.Value = []byte("renewed")
 			if _, err := b.Store.Update(ctx, next); err != nil {
 				t.Errorf("a renewal waits %v for a guarded write: %v", time.Since(begin), err)
+			}
+		})
+		if err != nil {
+			t.Fatalf("a guarded write of the current term: %v", err)
+		}
+	}},
+
+	{"the takeover of another lease does not wait for a guarded write", func(t testing.TB, b Backend) {
+		guard := guarded(t, b)
+		if guard.Exclusive || guard.AtOnce {
+			t.Skip("guarded writes exclude all others")
+		}
+		create(t, b.Store, leaderelect.Entry{Key: key, Term: 3})
+		other := create(t, b.Store, leaderelect.Entry{Key: "other", Term: 3})
+		err := guard.Do(context.Background(), key, 3, func() {
+			ctx, cancel := context.WithTimeout(context.Background(), Patience)
+			defer cancel()
+			other.Term = 4
+			if _, err := b.Store.Update(ctx, other); err != nil {
+				t.Errorf("the takeover of another lease waits for a guarded write: %v", err)
 			}
 		})
 		if err != nil {

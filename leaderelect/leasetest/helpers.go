@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -54,6 +55,9 @@ func update(t testing.TB, s leaderelect.LeaseStore, have leaderelect.Entry, valu
 	if got.Version == have.Version {
 		t.Fatalf("Update returns the replaced version %q", have.Version)
 	}
+	if (have.Floor > 0 || got.Floor > 0) && got.Floor <= have.Floor {
+		t.Fatalf("Update returns floor %d after %d", got.Floor, have.Floor)
+	}
 	return got
 }
 
@@ -76,24 +80,35 @@ func is(t testing.TB, call string, got, want leaderelect.Entry) {
 	}
 }
 
-// reaches waits until Get returns want, which was written through another handle.
+// reaches waits until Get returns want, which was written through another handle, because a read may be stale.
 func reaches(t testing.TB, s leaderelect.LeaseStore, want leaderelect.Entry) {
 	t.Helper()
 	errLate := errors.New("it returns an earlier record")
 	eventually(t, "Get of a write through another handle", func(ctx context.Context) error {
 		got, err := s.Get(ctx, want.Key)
-		if err == nil && got.Version != want.Version {
+		if err == nil && got.Version != want.Version || errors.Is(err, leaderelect.ErrNotFound) {
 			err = errLate
 		}
 		return err
 	})
+	holds(t, s, want)
 }
 
 // absent requires that there is no record.
 func absent(t testing.TB, s leaderelect.LeaseStore, key string) {
 	t.Helper()
-	if e, err := s.Get(context.Background(), key); !errors.Is(err, leaderelect.ErrNotFound) {
+	e, err := s.Get(context.Background(), key)
+	if !errors.Is(err, leaderelect.ErrNotFound) || errors.Is(err, leaderelect.ErrConflict) {
 		t.Fatalf("Get of a missing record returns %+v and error %v, want ErrNotFound", e, err)
+	}
+	usable(t, "Get of a missing record", err)
+}
+
+// usable requires that err does not say that the store can never work.
+func usable(t testing.TB, what string, err error) {
+	t.Helper()
+	if retry.IsPermanent(err) {
+		t.Fatalf("%s returns an error that is marked as permanent, so electors end: %v", what, err)
 	}
 }
 
@@ -112,9 +127,10 @@ func stored(t testing.TB, call string, got, want leaderelect.Entry) {
 // conflict requires that err is ErrConflict.
 func conflict(t testing.TB, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, leaderelect.ErrConflict) {
+	if !errors.Is(err, leaderelect.ErrConflict) || errors.Is(err, leaderelect.ErrNotFound) {
 		t.Fatalf("%s returns error %v, want ErrConflict", what, err)
 	}
+	usable(t, what, err)
 }
 
 // entry returns a record to create.

@@ -25,6 +25,9 @@ type Backend struct {
 	// Delete deletes a record by hand, like an operator with access to the backend.
 	Delete func(key string)
 
+	// Sessions, if set, are tested too.
+	Sessions leaderelect.Sessions
+
 	// Idle is how long a record is left alone, to test that it does not expire. Make it longer than every expiry time of the
 	// backend.
 	Idle time.Duration
@@ -77,6 +80,21 @@ func Run(t *testing.T, open func(t *testing.T) Backend) {
 	}
 }
 
+// Case is one sentence of the contract. Run checks it with an empty store. It skips if the backend lacks what the case needs.
+type Case struct {
+	Name string
+	Run  func(t testing.TB, b Backend)
+}
+
+// Cases returns the cases of [Run], for a test that shows that the suite notices a broken variant of a store.
+func Cases() []Case {
+	var all []Case
+	for _, c := range cases() {
+		all = append(all, Case{c.name, c.test})
+	}
+	return all
+}
+
 // reopen returns another handle of the store, or the store itself if there is none.
 func (b Backend) reopen() leaderelect.LeaseStore {
 	if b.Reopen == nil {
@@ -96,7 +114,7 @@ type testCase struct {
 func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
-		registerCases, raceCases, contextCases, dataCases, listCases, watchCases, faultCases, guardCases,
+		registerCases, raceCases, contextCases, dataCases, listCases, watchCases, sessionCases, faultCases, guardCases,
 	} {
 		all = append(all, part...)
 	}

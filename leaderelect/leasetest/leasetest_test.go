@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
@@ -50,34 +52,50 @@ func TestSuiteDetectsEveryMistake(t *testing.T) {
 		"not found is an error":       {vague: true},
 		"a conflict is an error":      {vagueConflict: true},
 
-		"List looks inside of keys":   {listMatch: strings.Contains},
-		"List treats % as a wildcard": {listMatch: func(k, p string) bool { return strings.HasPrefix(k, strings.TrimRight(p, "%")) }},
-		"List returns one record":     {listMatch: func(k, p string) bool { return k == p }},
-		"List is not in order":        {listUnsorted: true},
-		"List returns only the keys":  {listKeys: true},
-		"List is cut":                 {listCut: true},
-		"List ignores its context":    {listIgnoresContext: true},
-		"List is older than Get":      {listLags: true},
-		"List returns deleted ones":   {listDeleted: true},
-		"List has no floors":          {listFloorless: true},
-		"List returns no copies":      {listAliases: true},
+		"Create takes the given version":    {createVersion: true},
+		"each handle counts its versions":   {handleVersions: true},
+		"terms end at 2^63-1":               {clampTerm: true},
+		"values are cut at 1 MiB":           {mapValue: func(v []byte) []byte { return v[:min(len(v), 1<<20)] }},
+		"values are cut at 128 KiB":         {mapValue: func(v []byte) []byte { return v[:min(len(v), 128<<10)] }},
+		"only a cancel ends a call":         {deadlines: true},
+		"a creation undoes those of others": {slowFile: true},
+		"keys become UTF-8":                 {mapKey: func(k string) string { return strings.ToValidUTF8(k, "\ufffd") }, listMatch: func(k, p string) bool { return strings.HasPrefix(k, p) }},
+		"keys that are numbers are equal":   {mapKey: func(k string) string { return number(k) }},
+		"keys ignore the case of letters":   {mapKey: func(k string) string { return strings.Map(foldUmlauts, k) }},
+		"keys lose their last line break":   {mapKey: func(k string) string { return strings.TrimSuffix(k, "\n") }},
+		"List has a page of 1,000":          {listPage: 1000},
+		"a watch sees only this handle":     {watchOwn: true},
+		"one watch sees a change":           {watchOne: true},
+		"a watch misses what its body does": {watchGap: true},
+		"a watch compares values":           {watchSame: true},
+		"List looks inside of keys":         {listMatch: strings.Contains},
+		"List treats % as a wildcard":       {listMatch: func(k, p string) bool { return strings.HasPrefix(k, strings.TrimRight(p, "%")) }},
+		"List returns one record":           {listMatch: func(k, p string) bool { return k == p }},
+		"List is not in order":              {listUnsorted: true},
+		"List returns only the keys":        {listKeys: true},
+		"List is cut":                       {listCut: true},
+		"List ignores its context":          {listIgnoresContext: true},
+		"List is older than Get":            {listLags: true},
+		"List returns deleted ones":         {listDeleted: true},
+		"List has no floors":                {listFloorless: true},
+		"List returns no copies":            {listAliases: true},
 
-		"a watch begins with a change":      {watchLater: true},
-		"a watch begins with an old state":  {watchStale: true},
-		"a watch reports other keys":        {watchAll: true},
-		"a watch misses changes":            {watchDeaf: true},
-		"a watch goes back":                 {watchBack: true},
-		"a watch is silent about deletions": {watchNoDelete: true},
-		"a watch reports the deleted state": {watchTombstone: true},
-		"a watch does not end":              {watchEndless: true},
-		"a watch leaves a goroutine behind": {watchLeaks: true},
-		"a watch begins before a read":      {watchLags: true},
-		"a watch cuts its key":              {watchKey: func(k string) string { return k[:min(len(k), 63)] }},
-		"a watch follows a prefix":          {watchPrefix: true},
-		"a watch reports no copies":         {watchAliases: true},
-		"a watch does not say what is gone": {watchKeyless: true},
-		"a missing record has a floor":      {watchFloor: true},
-		"a watch with an ended context":     {watchEnded: true},
+		"a watch begins with a change":          {watchLater: true},
+		"a watch begins with an old state":      {watchStale: true},
+		"a watch reports other keys":            {watchAll: true},
+		"a watch misses changes":                {watchSilent: true},
+		"a watch goes back":                     {watchBack: true},
+		"a watch is silent about deletions":     {watchNoDelete: true},
+		"a watch reports the deleted state":     {watchTombstone: true},
+		"a watch does not end":                  {watchEndless: true},
+		"a watch leaves a goroutine behind":     {watchLeaks: true},
+		"a watch begins before a read":          {watchLags: true},
+		"a watch cuts its key":                  {watchKey: func(k string) string { return k[:min(len(k), 63)] }},
+		"a watch follows a prefix":              {watchPrefix: true},
+		"a watch reports no copies":             {watchAliases: true},
+		"a watch does not say what was deleted": {watchKeyless: true},
+		"a missing record has a floor":          {watchFloor: true},
+		"a watch with an ended context":         {watchEnded: true},
 
 		"a record expires":                    {expires: 50 * time.Millisecond},
 		"a renewed record expires":            {expires: 5 * time.Second, onlyRenewals: true},
@@ -111,17 +129,34 @@ func TestSuiteDetectsEveryMistake(t *testing.T) {
 		"a renewal waits for a guarded write":         {guardHolds: true},
 		"a leadership guards by another key":          {leadingAnyKey: true},
 		"a guard needs no leadership":                 {leadingNobody: true},
+		"a guard locks all records":                   {guardAll: true},
 	} {
 		t.Run(mistake, func(t *testing.T) {
-			if failed := failure(t, s); failed == "" {
+			if failed := failure(t, s, (*broken).backend, cases()); failed == "" {
 				t.Error("the store passes")
 			}
 		})
 	}
 }
 
+// number returns the shortest form of a number, as a column with a numeric type has it.
+func number(k string) string {
+	if f, err := strconv.ParseFloat(k, 64); err == nil {
+		return strconv.FormatFloat(f, 'g', -1, 64)
+	}
+	return k
+}
+
+// foldUmlauts is a collation that ignores the case of letters that are not ASCII.
+func foldUmlauts(r rune) rune {
+	if r > unicode.MaxASCII {
+		return unicode.ToLower(r)
+	}
+	return r
+}
+
 func TestCorrectStorePasses(t *testing.T) {
-	if failed := failure(t, &broken{}); failed != "" {
+	if failed := failure(t, &broken{}, (*broken).backend, cases()); failed != "" {
 		t.Errorf("the store fails: %s", failed)
 	}
 }
@@ -140,7 +175,7 @@ func TestMinimalBackendPassesWithSkips(t *testing.T) {
 	if failed != 0 {
 		t.Errorf("failed = %d, want 0", failed)
 	}
-	if want := len(faultCases) + len(watchCases) + len(listCases) + len(guardCases) + 1; skipped != want {
+	if want := len(faultCases) + len(watchCases) + len(listCases) + len(guardCases) + len(sessionCases) + 1; skipped != want {
 		t.Errorf("skipped = %d, want %d", skipped, want)
 	}
 }
@@ -148,9 +183,9 @@ func TestMinimalBackendPassesWithSkips(t *testing.T) {
 // plain hides what else a store can do.
 type plain struct{ leaderelect.LeaseStore }
 
-// failure returns the name of the first case that a store with the mistakes of s fails, in time that is not real.
-func failure(t *testing.T, s *broken) (name string) {
-	for _, c := range cases() {
+// failure returns the name of the first case that a store with the mistakes of s fails, in time that is not real. open makes the backend.
+func failure(t *testing.T, s *broken, open func(*broken) Backend, cases []testCase) (name string) {
+	for _, c := range cases {
 		if name != "" {
 			break
 		}
@@ -159,7 +194,7 @@ func failure(t *testing.T, s *broken) (name string) {
 			end := sync.OnceFunc(func() { close(b.over) })
 			defer end()
 			time.AfterFunc(time.Hour, end)
-			if run(c, b.backend).failed {
+			if run(c, func() Backend { return open(b) }).failed {
 				name = c.name
 			}
 		})

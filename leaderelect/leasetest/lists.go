@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ var listCases = []testCase{
 
 	{"List returns records as they are", func(t testing.TB, b Backend) {
 		l := needsLister(t, b)
-		have := createMany(t, b.Store, 300, func(i int) leaderelect.Entry {
+		have := createMany(t, b.Store, 1030, func(i int) leaderelect.Entry {
 			return leaderelect.Entry{Key: "slot/" + strconv.Itoa(i), Term: uint64(i)}
 		})
 		for i := range 20 {
@@ -46,6 +47,24 @@ var listCases = []testCase{
 			have[key] = update(t, other, have[key], strconv.Itoa(i+1))
 			reaches(t, b.Store, have[key])
 			listed(t, l, "", have)
+		}
+	}},
+
+	{"Get is as recent as List", func(t testing.TB, b Backend) {
+		l, other := needsLister(t, b), b.reopen()
+		have := create(t, b.Store, entry("0"))
+		holds(t, b.Store, have)
+		for i := range 10 {
+			have = update(t, other, have, strconv.Itoa(i+1))
+			errLate := errors.New("it returns an earlier record")
+			eventually(t, "List of a write through another handle", func(ctx context.Context) error {
+				list, err := l.List(ctx, key)
+				if err == nil && (len(list) != 1 || list[0].Version != have.Version) {
+					err = errLate
+				}
+				return err
+			})
+			holds(t, b.Store, have)
 		}
 	}},
 

@@ -27,10 +27,13 @@ var registerCases = []testCase{
 	{"the version given to Create and the floor given to a write do not matter", func(t testing.TB, b Backend) {
 		const given = math.MaxInt64
 		e := entry("a")
-		e.Version, e.Floor = "7", given
+		e.Version, e.Floor = "given", given
 		created, err := b.Store.Create(context.Background(), e)
 		if err != nil {
 			t.Fatalf("Create with a version and a floor: %v", err)
+		}
+		if created.Version == e.Version {
+			t.Fatalf("Create with version %q returns that version, which may have been used before", e.Version)
 		}
 		e = created
 		e.Floor = given
@@ -54,6 +57,13 @@ var registerCases = []testCase{
 		}
 	}},
 
+	{"Create does not replace a record that is empty", func(t testing.TB, b Backend) {
+		have := create(t, b.Store, leaderelect.Entry{Key: key})
+		_, err := b.Store.Create(context.Background(), entry("b"))
+		conflict(t, "Create of a record without a value and a term", err)
+		holds(t, b.Store, have)
+	}},
+
 	{"Update does not create a record", func(t testing.TB, b Backend) {
 		s := b.Store
 		other := entry("a")
@@ -70,7 +80,7 @@ var registerCases = []testCase{
 	{"Update does not replace another version", func(t testing.TB, b Backend) {
 		s := b.Store
 		have := create(t, s, entry("a"))
-		for _, version := range []string{"", "no version", have.Version + "0"} {
+		for _, version := range []string{"", "no version", have.Version + "0", "0" + have.Version, " " + have.Version} {
 			e := entry("b")
 			e.Version = version
 			_, err := s.Update(context.Background(), e)
@@ -100,12 +110,23 @@ var registerCases = []testCase{
 		holds(t, s, third)
 	}},
 
+	{"an older version is rejected even if the term is greater", func(t testing.TB, b Backend) {
+		s := b.Store
+		first := create(t, s, entry("a"))
+		second := update(t, s, first, "b")
+		first.Term = 7
+		_, err := s.Update(context.Background(), first)
+		conflict(t, "Update of an old version with a greater term", err)
+		holds(t, s, second)
+	}},
+
 	{"a version never comes back", func(t testing.TB, b Backend) {
 		s := b.Store
 		e := create(t, s, entry("a"))
 		seen := map[string]bool{e.Version: true}
-		for range writes {
-			e = update(t, s, e, "a")
+		handles := []leaderelect.LeaseStore{s, b.reopen(), s, b.reopen()}
+		for i := range writes {
+			e = update(t, handles[i%len(handles)], e, "a")
 			if seen[e.Version] {
 				t.Fatalf("version %q is used twice", e.Version)
 			}
@@ -119,13 +140,13 @@ var registerCases = []testCase{
 			t.Skip("the backend has no Reopen")
 		}
 		first := create(t, s, entry("a"))
-		holds(t, b.Reopen(), first)
+		reaches(t, b.Reopen(), first)
 		second := update(t, b.Reopen(), first, "b")
-		holds(t, s, second)
+		reaches(t, s, second)
 		_, err := b.Reopen().Create(context.Background(), entry("c"))
 		conflict(t, "Create through another handle", err)
 		_, err = b.Reopen().Update(context.Background(), first)
 		conflict(t, "Update of an old version through another handle", err)
-		holds(t, b.Reopen(), second)
+		reaches(t, b.Reopen(), second)
 	}},
 }

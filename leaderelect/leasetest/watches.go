@@ -2,12 +2,13 @@ package leasetest
 
 import (
 	"context"
-	"runtime"
+	"errors"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -41,20 +42,111 @@ var watchCases = []testCase{
 		have := create(t, b.Store, entry("0"))
 		events.holds(t, have)
 		create(t, b.Store, leaderelect.Entry{Key: "other", Value: []byte("1000"), Term: 1})
-		for i := range 50 {
+		const last = 300 // the watch waits for its consumer meanwhile
+		for i := range last {
 			have = update(t, b.Store, have, strconv.Itoa(i+1))
 		}
+		time.Sleep(deadline) // the consumer is slower than the watch
 		at := 0
-		for at < 50 {
+		for at < last {
 			e := events.next(t)
 			n, err := strconv.Atoi(string(e.Value))
 			if err != nil || e.Key != key || n < at {
 				t.Fatalf("a watch of %q reports %q with %q after %d", key, e.Key, e.Value, at)
 			}
 			at = n
-			if at == 50 && e.Version != have.Version {
+			if at == last && e.Version != have.Version {
 				t.Fatalf("a watch reports version %q, want %q", e.Version, have.Version)
 			}
+		}
+		events.stop(t)
+	}},
+
+	{"every watch reports the changes of every handle", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		handles := []leaderelect.LeaseStore{b.Store, b.reopen()}
+		have := create(t, b.Store, entry("0"))
+		other := create(t, b.Store, leaderelect.Entry{Key: "other", Value: []byte("0"), Term: 1})
+		first, second, elsewhere := watch(t, w, key), watch(t, w, key), watch(t, w, "other")
+		first.holds(t, have)
+		second.holds(t, have)
+		elsewhere.holds(t, other)
+		for i := range 10 {
+			have = update(t, handles[i%2], have, strconv.Itoa(i+1))
+			first.holds(t, have)
+			second.holds(t, have)
+			other = update(t, handles[(i+1)%2], other, strconv.Itoa(i+1))
+			elsewhere.holds(t, other)
+		}
+		first.stop(t)
+		have = update(t, b.Store, have, "after the first")
+		second.holds(t, have)
+		second.stop(t)
+		elsewhere.stop(t)
+	}},
+
+	{"a watch reports a write of the same bytes", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		have := create(t, b.Store, entry("a"))
+		events := watch(t, w, key)
+		events.holds(t, have)
+		for range 3 {
+			have = update(t, b.Store, have, "a")
+			events.holds(t, have)
+		}
+		events.stop(t)
+	}},
+
+	{"a watch reports a change that its consumer makes", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		have := create(t, b.Store, entry("0"))
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		n := 0
+		for e, err := range w.Watch(ctx, key) {
+			if err != nil {
+				t.Fatalf("Watch: %v", err)
+			}
+			if e.Version != have.Version {
+				continue // an earlier one, again
+			}
+			is(t, "Watch", e, have)
+			if n++; n > 3 {
+				return
+			}
+			have = update(t, b.Store, have, strconv.Itoa(n)) // while the watch waits for the body of the loop
+		}
+		t.Fatalf("a watch does not report change %d, which was made in the body of its loop", n)
+	}},
+
+	{"a watch reports a change between its call and its loop", func(t testing.TB, b Backend) {
+		w := watcher(t, b)
+		have := create(t, b.Store, entry("0"))
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
+		defer cancel()
+		states := w.Watch(ctx, key)
+		have = update(t, b.Store, have, "1")
+		for e, err := range states {
+			if err != nil {
+				t.Fatalf("Watch: %v", err)
+			}
+			if e.Version == have.Version {
+				is(t, "Watch", e, have)
+				return
+			}
+		}
+		t.Fatalf("a watch does not report a change that was made between its call and its loop")
+	}},
+
+	{"Get is as recent as a watch", func(t testing.TB, b Backend) {
+		w, other := watcher(t, b), b.reopen()
+		have := create(t, b.Store, entry("0"))
+		events := watch(t, w, key)
+		events.holds(t, have)
+		for i := range 10 {
+			have = update(t, other, have, strconv.Itoa(i+1))
+			events.holds(t, have)
+			holds(t, b.Store, have)
 		}
 		events.stop(t)
 	}},
@@ -73,6 +165,9 @@ var watchCases = []testCase{
 		}
 		slices.Sort(took)
 		t.Logf("from the call of Update to the event: p50 %v, p99 %v", took[49], took[98])
+		if took[49] > time.Second {
+			t.Fatalf("half of 100 changes took more than %v to be reported, longer than a poll", took[49])
+		}
 		events.stop(t)
 	}},
 
@@ -113,19 +208,20 @@ var watchCases = []testCase{
 	}},
 
 	{"an ended watch leaves nothing behind", func(t testing.TB, b Backend) {
+		started := looptest.Started(t)
 		w := watcher(t, b)
 		have := create(t, b.Store, entry("a"))
 		first(t, w, key) // leftovers of the first watch, such as a connection in a pool, may stay
-		before := runtime.NumGoroutine()
+		before := started()
 		for range 20 {
 			first(t, w, key)
 			events := watch(t, w, key)
 			events.holds(t, have)
 			events.stop(t)
 		}
-		for end := time.Now().Add(Patience); runtime.NumGoroutine() > before+5; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(Patience); started() > before+5; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("there were %d goroutines before 40 watches, and %d after", before, runtime.NumGoroutine())
+				t.Fatalf("%d goroutines were left before 40 watches, and %d after", before, started())
 			}
 		}
 	}},
@@ -177,20 +273,33 @@ func watchUnder(ctx context.Context, t testing.TB, w leaderelect.Watcher, key st
 	events := &watched{key: key, cancel: cancel, entries: make(chan leaderelect.Entry), done: make(chan error, 1)}
 	// The consumer of the watch. It ends with it, and stop waits for it.
 	go func() {
+		var failed error
 		for e, err := range w.Watch(ctx, key) {
-			if err != nil {
-				events.done <- err
+			switch {
+			case failed != nil:
+				events.done <- errGoesOn
 				return
+			case err != nil && (e.Key != "" || e.Value != nil || e.Version != "" || e.Term != 0 || e.Floor != 0):
+				events.done <- errNotZero
+				return
+			case err != nil:
+				failed = err
+				continue
 			}
 			select {
 			case events.entries <- e:
 			case <-ctx.Done():
 			}
 		}
-		events.done <- nil
+		events.done <- failed
 	}()
 	return events
 }
+
+var (
+	errGoesOn  = errors.New("it goes on after its error")
+	errNotZero = errors.New("its error comes with an entry that is not zero")
+)
 
 // next returns the next state that the watch reports.
 func (w *watched) next(t testing.TB) leaderelect.Entry {
@@ -218,6 +327,27 @@ func (w *watched) holds(t testing.TB, want leaderelect.Entry) {
 	is(t, "Watch", e, want)
 }
 
+// holdsOrEnds requires that the watch reports want as its last state, or ends.
+func (w *watched) holdsOrEnds(t testing.TB, want leaderelect.Entry) {
+	t.Helper()
+	timer := time.NewTimer(Patience)
+	defer timer.Stop()
+	for {
+		select {
+		case e := <-w.entries:
+			if e.Version == want.Version {
+				is(t, "Watch", e, want)
+				return
+			}
+		case err := <-w.done:
+			w.done <- err // for stop
+			return
+		case <-timer.C:
+			t.Fatalf("the watch has not reported the newest state for %v, and has not ended", Patience)
+		}
+	}
+}
+
 // absent requires that the watch reports a missing record as its last state.
 func (w *watched) absent(t testing.TB) {
 	t.Helper()
@@ -243,7 +373,10 @@ func (w *watched) stop(t testing.TB) {
 	timer := time.NewTimer(Patience)
 	defer timer.Stop()
 	select {
-	case <-w.done:
+	case err := <-w.done:
+		if errors.Is(err, errGoesOn) || errors.Is(err, errNotZero) {
+			t.Fatalf("the watch ends with error %v", err)
+		}
 	case <-timer.C:
 		t.Fatalf("the watch continues for %v after its context has ended", Patience)
 	}

@@ -14,7 +14,7 @@
 //     entries have a Floor.
 //  2. A version is never used again, for any key, and a floor grows even when the record is deleted.
 //  3. A call whose Before returns an error changes nothing. A call whose After returns an error has had its effect.
-//  4. Without faults, no call blocks, except Watch, Hold, and Gone.
+//  4. Without faults, no call blocks, except Watch, Hold, and AwaitEnd.
 //  5. Watches do not fail, and report only changes that happened. A busy consumer may miss intermediate states, but never
 //     the newest.
 //

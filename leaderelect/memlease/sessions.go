@@ -38,8 +38,8 @@ func (s *Store) Hold(ctx context.Context, name string, held func()) error {
 	return fmt.Errorf("memlease: hold session %q: %w", name, context.Cause(ctx))
 }
 
-// Gone blocks while the session is held.
-func (s *Store) Gone(ctx context.Context, name string) error {
+// AwaitEnd blocks while the session is held.
+func (s *Store) AwaitEnd(ctx context.Context, name string) error {
 	s.mu.Lock()
 	dropped := s.sessions[name]
 	s.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 func TestSessionsConform(t *testing.T) {
 	ctx := t.Context()
 	s := memlease.New()
-	require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
+	require.NoError(t, s.AwaitEnd(ctx, "a"), "no process holds it")
 
 	hold := func(ctx context.Context, session string) (held chan struct{}, end chan error) {
 		held, end = make(chan struct{}), make(chan error, 1)
@@ -27,15 +27,15 @@ func TestSessionsConform(t *testing.T) {
 
 	over, stop := context.WithCancel(ctx)
 	stop()
-	require.ErrorIs(t, s.Gone(over, "a"), context.Canceled)
+	require.ErrorIs(t, s.AwaitEnd(over, "a"), context.Canceled)
 
 	gone := make(chan error, 1)
-	go func() { gone <- s.Gone(ctx, "b") }() // the test waits for its end
+	go func() { gone <- s.AwaitEnd(ctx, "b") }() // the test waits for its end
 	cut()
 	require.ErrorIs(t, <-endB, context.Canceled)
 	require.NoError(t, <-gone)
 
-	go func() { gone <- s.Gone(ctx, "a") }() // the same
+	go func() { gone <- s.AwaitEnd(ctx, "a") }() // the same
 	select {
 	case <-gone:
 		t.Fatal("another call holds it")

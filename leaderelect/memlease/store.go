@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/setpoint-go/setpoint/internal/broadcast"
+	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
 
@@ -19,16 +21,17 @@ import (
 // Tests make it fail. [Store.Inject] delays, loses, or refuses calls. [Store.Put] and [Store.Delete] change records as an
 // operator does by hand.
 //
-// All methods may be called concurrently. Without faults, none blocks except Watch, Hold, and Gone.
+// All methods may be called concurrently. Without faults, none blocks except Watch, Hold, and AwaitEnd.
 type Store struct {
 	mu sync.Mutex
 	// mu guards the following.
 	entries  map[string]leaderelect.Entry
 	floors   map[string]uint64 // number of writes by key; stays when a record is deleted
 	writes   uint64            // of all keys; the last version
-	changed  chan struct{}     // closed by the next change
 	faults   Faults
 	sessions map[string]chan struct{} // sessions that are held; each channel is closed when its session ends
+
+	changed broadcast.Signal // wakes all watches
 }
 
 // Faults makes calls of a [Store] slow or fail. The goroutine of the call calls both functions, without a lock. They may
@@ -50,8 +53,7 @@ type Call struct {
 // New returns a store without records.
 func New() *Store {
 	return &Store{
-		entries: make(map[string]leaderelect.Entry), floors: make(map[string]uint64), changed: make(chan struct{}),
-		sessions: make(map[string]chan struct{}),
+		entries: make(map[string]leaderelect.Entry), floors: make(map[string]uint64), sessions: make(map[string]chan struct{}),
 	}
 }
 
@@ -110,17 +112,17 @@ func (s *Store) List(ctx context.Context, prefix string) (list []leaderelect.Ent
 // consumer was busy.
 func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
-		told := "nothing" // the version that was yielded last; no version has this name
+		yielded := "nothing" // the version that was yielded last; no version has this name
 		for ctx.Err() == nil {
+			changed := s.changed.Next()
 			s.mu.Lock()
 			e, found := s.entries[key]
-			changed := s.changed
 			s.mu.Unlock()
 			if !found {
 				e = leaderelect.Entry{Key: key}
 			}
-			if e.Version != told {
-				e.Value, told = bytes.Clone(e.Value), e.Version
+			if e.Version != yielded {
+				e.Value, yielded = bytes.Clone(e.Value), e.Version
 				if !yield(e, nil) {
 					return
 				}
@@ -153,7 +155,7 @@ func (s *Store) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.entries, key)
-	s.wakeLocked()
+	s.changed.Wake()
 }
 
 // on makes a call on one record. It calls f with the record, if it exists, and with mu held.
@@ -181,7 +183,7 @@ func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 		err = faults.Before(ctx, c)
 	}
 	if err == nil && ctx.Err() != nil {
-		err = ctx.Err()
+		err = ended.Err(ctx, context.Cause(ctx), answers)
 	}
 	if err == nil {
 		err = f()
@@ -197,6 +199,9 @@ func (s *Store) call(ctx context.Context, c Call, f func() error) error {
 	return nil
 }
 
+// answers are the errors with which a store of leases answers a call.
+var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict}
+
 // putLocked stores a copy of e under the next version, and returns e with that version.
 func (s *Store) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	s.writes++
@@ -206,12 +211,6 @@ func (s *Store) putLocked(e leaderelect.Entry) leaderelect.Entry {
 	kept.Value = bytes.Clone(e.Value)
 	s.entries[e.Key] = kept
 	e.Value = bytes.Clone(e.Value)
-	s.wakeLocked()
+	s.changed.Wake()
 	return e
-}
-
-// wakeLocked wakes all watches.
-func (s *Store) wakeLocked() {
-	close(s.changed)
-	s.changed = make(chan struct{})
 }

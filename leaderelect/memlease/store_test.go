@@ -159,3 +159,14 @@ func TestFaults(t *testing.T) {
 		assert.Equal(t, "a", string(e.Value))
 	})
 }
+
+func TestCallAfterEndOfContextReturnsCause(t *testing.T) {
+	cause := errors.New("the replica drains")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	s := memlease.New()
+	_, err := s.Get(ctx, "lease")
+	require.ErrorIs(t, err, cause)
+	_, err = s.Create(ctx, leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, cause)
+}

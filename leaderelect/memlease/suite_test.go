@@ -22,8 +22,9 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 	leasetest.Run(t, func(*testing.T) leasetest.Backend {
 		s := memlease.New()
 		return leasetest.Backend{
-			Store:  s,
-			Delete: s.Delete,
+			Store:    s,
+			Sessions: s,
+			Delete:   s.Delete,
 			Drop: func() {
 				s.Inject(memlease.Faults{Before: func(ctx context.Context, _ memlease.Call) error {
 					<-ctx.Done()

@@ -9,5 +9,5 @@ import (
 )
 
 func TestNewPanicsWithoutClient(t *testing.T) {
-	require.PanicsWithValue(t, "redislease: New: the client is nil", func() { _, _ = redislease.New(nil, redislease.Config{}) })
+	require.PanicsWithValue(t, "redislease: New: the client is nil", func() { redislease.New(nil, redislease.Config{}) })
 }

@@ -7,7 +7,7 @@
 // # Usage
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "...", ContextTimeoutEnabled: true, MaxRetries: -1})
-//	leases, err := redislease.New(redislease.Func(
+//	leases := redislease.New(redislease.Func(
 //		func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 //			return rdb.Eval(ctx, script, keys, args...).Result()
 //		}), redislease.Config{})
@@ -31,7 +31,9 @@
 //     it. An elector does not rely on that: after a conflict, it reads the record.
 //  4. A script that is guarded by a term ([Store.Guarded]) runs before any later term of that lease begins, or not at
 //     all. It can guard data on the same server, and in a cluster only data in the same slot.
-//  5. All of this holds only while one server lives and keeps its acknowledged writes.
+//  5. An error of a server that needs a password, or refuses the user, the type of a key, or keys of two slots, is marked
+//     with retry.Permanent: an elector that has never reached the lease ends with it.
+//  6. All of this holds only while one server lives and keeps its acknowledged writes.
 //
 // # What Redis does not guarantee
 //

@@ -16,5 +16,5 @@ type fencedError struct{}
 
 func (fencedError) Error() string { return "term is over" }
 
-// Fenced tells a controller not to try again.
+// Fenced makes a controller give up: trying again cannot help.
 func (fencedError) Fenced() bool { return true }

@@ -15,11 +15,7 @@ func ExampleFunc() {
 			fmt.Println("EVAL", keys)
 			return int64(1), nil // as rdb.Eval(ctx, script, keys, args...).Result() of go-redis
 		})
-	leases, err := redislease.New(client, redislease.Config{Prefix: "{shop}"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	leases := redislease.New(client, redislease.Config{Prefix: "{shop}"})
 	var s leaderelect.LeaseStore = leases
 	e, err := s.Create(context.Background(), leaderelect.Entry{Key: "controller", Term: 1})
 	fmt.Println(e.Key, e.Term, err)
@@ -31,12 +27,8 @@ func ExampleFunc() {
 // A store uses the client of your program.
 func ExampleStore() {
 	ctx := context.Background()
-	s, err := redislease.New(newModel(), redislease.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	_, err = s.Create(ctx, leaderelect.Entry{Key: "controller", Value: []byte("ann"), Term: 1})
+	s := redislease.New(newModel(), redislease.Config{})
+	_, err := s.Create(ctx, leaderelect.Entry{Key: "controller", Value: []byte("ann"), Term: 1})
 	fmt.Println(err)
 	e, err := s.Get(ctx, "controller")
 	fmt.Println(string(e.Value), err)

@@ -47,8 +47,9 @@ func (m *model) run(script string, keys []string, args []any) any {
 	case strings.Contains(script, "SMEMBERS"):
 		var all []any
 		for _, k := range m.set {
-			all = append([]any{m.bulk(k)}, all...)
+			all = append(all, m.bulk(k))
 		}
+		slices.Reverse(all) // in no particular order
 		return all
 	case strings.Contains(script, "HMGET"):
 		records := []any{}

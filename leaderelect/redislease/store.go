@@ -3,12 +3,15 @@ package redislease
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // Store is a leaderelect.LeaseStore and a shard.Lister in a Redis server, with one hash per lease. The package documentation
@@ -20,12 +23,12 @@ type Store struct {
 	prefix string
 }
 
-// New returns a store that uses client. The error is always nil, because every Config is valid. New panics if client is nil.
-func New(client Client, cfg Config) (*Store, error) {
+// New returns a store that uses client. New panics if client is nil.
+func New(client Client, cfg Config) *Store {
 	if client == nil {
 		panic("redislease: New: the client is nil")
 	}
-	return &Store{client: client, prefix: cfg.withDefaults().Prefix}, nil
+	return &Store{client: client, prefix: cfg.withDefaults().Prefix}
 }
 
 // Get returns the record, or leaderelect.ErrNotFound.
@@ -155,12 +158,32 @@ func (s *Store) read(ctx context.Context, keys []string) (found []leaderelect.En
 	return found, nil
 }
 
+// answers are the errors with which a store of leases answers a call.
+var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict}
+
 // eval runs a script, unless ctx has ended.
 func (s *Store) eval(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, ended.Err(ctx, context.Cause(ctx), answers)
 	}
-	return s.client.Eval(ctx, script, keys, args...)
+	reply, err := s.client.Eval(ctx, script, keys, args...)
+	if err != nil && isLasting(err) {
+		err = retry.Permanent(err)
+	}
+	return reply, err
+}
+
+// isLasting reports whether the server has refused a script for a reason that does not pass by itself. The first word of the text of an
+// error of Redis is its code, and a client may wrap it. A replica (READONLY) and a server that loads its data (LOADING) do pass.
+func isLasting(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		code, _, _ := strings.Cut(err.Error(), " ")
+		switch code {
+		case "NOAUTH", "NOPERM", "WRONGPASS", "WRONGTYPE", "CROSSSLOT":
+			return true
+		}
+	}
+	return false
 }
 
 // name returns the name of the hash of a lease.

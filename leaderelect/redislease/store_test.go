@@ -3,6 +3,7 @@ package redislease_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/redislease"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 func TestStoreConformsToLeaseStore(t *testing.T) {
@@ -23,8 +25,8 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 				m := newModel()
 				m.bytes = bytes
 				return leasetest.Backend{
-					Store:  must(redislease.New(m, redislease.Config{})),
-					Reopen: func() leaderelect.LeaseStore { return must(redislease.New(m, redislease.Config{})) },
+					Store:  redislease.New(m, redislease.Config{}),
+					Reopen: func() leaderelect.LeaseStore { return redislease.New(m, redislease.Config{}) },
 					Delete: func(key string) { delete(m.hashes, "{leases}:"+key) },
 					CutReply: func() {
 						m.answer = func(any) (any, error) {
@@ -41,7 +43,7 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	m.twice = true
 	first, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Value: []byte("a"), Term: 1})
 	require.NoError(t, err)
@@ -60,7 +62,7 @@ func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
 func TestPrefixesSeparateStores(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	a, b := must(redislease.New(m, redislease.Config{})), must(redislease.New(m, redislease.Config{Prefix: "{b}"}))
+	a, b := redislease.New(m, redislease.Config{}), redislease.New(m, redislease.Config{Prefix: "{b}"})
 	_, err := a.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = b.Get(ctx, "lease")
@@ -71,7 +73,7 @@ func TestPrefixesSeparateStores(t *testing.T) {
 func TestListReadsPagesOfOneHundred(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	for i := range 250 {
 		_, err := s.Create(ctx, leaderelect.Entry{Key: strings.Repeat("k", i), Term: 1})
 		require.NoError(t, err)
@@ -92,7 +94,7 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 		record("v", "1", nil), record("v", "18446744073709551616", "a"), []any{[]any{}, []any{}},
 	} {
 		m := newModel()
-		s := must(redislease.New(m, redislease.Config{}))
+		s := redislease.New(m, redislease.Config{})
 		_, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
 		m.answer = func(any) (any, error) { return reply, nil }
@@ -111,7 +113,7 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 		vague(err)
 	}
 	m := newModel()
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	for _, reply := range []any{nil, "a", []any{int64(1)}} {
 		m.answer = func(any) (any, error) { return reply, nil }
 		_, err := s.List(ctx, "")
@@ -127,7 +129,7 @@ func TestUnexpectedReplyIsAnAmbiguousError(t *testing.T) {
 func TestErrorOfClientIsWrapped(t *testing.T) {
 	ctx := context.Background()
 	m := newModel()
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 12})
 	require.NoError(t, err)
 	m.script = func([]string, []any) any { return "done" }
@@ -162,12 +164,12 @@ func TestGuardedScriptHasDeadlineOfLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
 	var deadline time.Time
-	s := must(redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
+	s := redislease.New(redislease.Func(func(ctx context.Context, script string, keys []string, args ...any) (any, error) {
 		if strings.Contains(script, "guarded") {
 			deadline, _ = ctx.Deadline()
 		}
 		return m.Eval(ctx, script, keys, args...)
-	}), redislease.Config{}))
+	}), redislease.Config{})
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store: s, Key: "lease", Identity: "test", Logger: slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
@@ -183,7 +185,7 @@ func TestGuardedScriptHasDeadlineOfLease(t *testing.T) {
 func TestReplacedLeaderCannotUseTermOfAnotherLease(t *testing.T) {
 	m := newModel()
 	m.script = func([]string, []any) any { return nil }
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	_, err := s.Create(t.Context(), leaderelect.Entry{Key: "another lease", Term: 1})
 	require.NoError(t, err)
 	var past context.Context
@@ -209,7 +211,7 @@ var errScript = errors.New("no")
 
 func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	m := newModel()
-	s := must(redislease.New(m, redislease.Config{}))
+	s := redislease.New(m, redislease.Config{})
 	runs := 0
 	m.script = func(keys []string, args []any) any {
 		runs++
@@ -258,4 +260,37 @@ func TestOnlyCurrentLeadersScriptRuns(t *testing.T) {
 	cancel()
 	_, err = s.GuardedTerm(ended, "lease", 2, "...", nil)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestOnlyErrorsThatLastArePermanent(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOAUTH Authentication required.": true, "NOPERM User u has no permissions to run the 'eval' command": true,
+		"WRONGPASS invalid username-password pair": true, "CROSSSLOT Keys in request don't hash to the same slot": true,
+		"WRONGTYPE Operation against a key holding the wrong kind of value script: 1a, on @user_script:2.": true,
+
+		"READONLY You can't write against a read only replica.": false, "LOADING Redis is loading the dataset in memory": false,
+		"OOM command not allowed when used memory > 'maxmemory'.": false, "CLUSTERDOWN The cluster is down": false,
+		"MISCONF Redis is configured to save RDB snapshots": false, "connection reset": false, "": false,
+	} {
+		m := newModel()
+		m.answer = func(any) (any, error) { return nil, fmt.Errorf("%w", errors.New(text)) }
+		s := redislease.New(m, redislease.Config{})
+		_, err := s.Get(t.Context(), "lease")
+		assert.Equal(t, want, retry.IsPermanent(err), "%v", err)
+		_, err = s.Create(t.Context(), leaderelect.Entry{Key: "lease"})
+		assert.Equal(t, want, retry.IsPermanent(err), "%v", err)
+		_, err = s.List(t.Context(), "")
+		assert.Equal(t, want, retry.IsPermanent(err), "%v", err)
+	}
+}
+
+func TestCallAfterEndOfContextReturnsCause(t *testing.T) {
+	cause := errors.New("the replica drains")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	s := redislease.New(newModel(), redislease.Config{})
+	_, err := s.Get(ctx, "lease")
+	require.ErrorIs(t, err, cause)
+	_, err = s.Create(ctx, leaderelect.Entry{Key: "lease"})
+	require.ErrorIs(t, err, cause)
 }

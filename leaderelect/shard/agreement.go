@@ -9,6 +9,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // agreement is the state of the record under the key itself, which has the number of slots. The leases of the slots have
@@ -28,24 +29,28 @@ var errUnreadable = errors.New("the record cannot be read")
 // slotsHolder is the holder and the incarnation in the record of Slots.
 const slotsHolder = "slots"
 
-// check returns an error if the record could not be read or written for longer than patience.
-func (a *agreement) check(patience time.Duration) error {
-	if a.failing.IsZero() || time.Since(a.failing) <= patience {
+// check returns an error if the record could not be read or written for longer than limit.
+func (a *agreement) check(limit time.Duration) error {
+	if a.failing.IsZero() || time.Since(a.failing) <= limit {
 		return nil
 	}
 	return fmt.Errorf("the number of slots cannot be confirmed for %s: %w", time.Since(a.failing), a.last)
 }
 
-// agree returns nil when the record has the number of slots of s, or when ctx has ended.
+// agree returns nil when the record has the number of slots of s, or when ctx has ended. It returns an error if there is another
+// number, or if the store cannot work.
 func (s *Slots) agree(ctx context.Context) error {
 	warnings := lease.NewWarnings(s.log)
 	for ctx.Err() == nil {
 		err := s.confirm(ctx, 2*s.timing.LeaseDuration)
-		if err == nil || errors.Is(err, leaderelect.ErrMismatch) {
+		switch {
+		case err == nil, errors.Is(err, leaderelect.ErrMismatch):
 			return err
+		case retry.IsPermanent(err) && ctx.Err() == nil:
+			return fmt.Errorf("shard: run %q: %w", s.cfg.Lease.Key, err)
 		}
 		if ctx.Err() == nil {
-			warnings.Warn(ctx, "shard: confirming the number of slots failed", err)
+			warnings.Warn(ctx, "confirming the number of slots failed", err)
 			pause(ctx, s.timing.RetryPeriod)
 		}
 	}
@@ -75,7 +80,7 @@ func (s *Slots) keepAgreed(ctx context.Context) error {
 			return err
 		case err != nil && ctx.Err() == nil:
 			period = s.timing.RetryPeriod
-			warnings.Warn(ctx, "shard: confirming the number of slots failed", err)
+			warnings.Warn(ctx, "confirming the number of slots failed", err)
 		}
 	}
 }
@@ -109,24 +114,19 @@ func (s *Slots) confirm(ctx context.Context, patience time.Duration) error {
 }
 
 func (s *Slots) confirmOnce(ctx context.Context, patience time.Duration) error {
-	call := func(f func(ctx context.Context) (leaderelect.Entry, error)) (leaderelect.Entry, error) {
-		return lease.Do(ctx, &s.peers.calls, s.timing.RequestTimeout, f)
-	}
+	calls, timeout := &s.peers.calls, s.timing.RequestTimeout
 	key, store, number := s.cfg.Lease.Key, s.cfg.Lease.Store, len(s.slots)
 	value, err := json.Marshal(lease.Record{Holder: slotsHolder, Incarnation: slotsHolder, Slots: number})
 	if err != nil {
 		return fmt.Errorf("shard: encode record: %w", err)
 	}
-	get := func(ctx context.Context) (leaderelect.Entry, error) { return store.Get(ctx, key) }
-	e, err := call(get)
+	e, err := lease.Do(ctx, calls, timeout, store.Get, key)
 	if errors.Is(err, leaderelect.ErrNotFound) {
-		_, err = call(func(ctx context.Context) (leaderelect.Entry, error) {
-			return store.Create(ctx, leaderelect.Entry{Key: key, Value: value})
-		})
+		_, err = lease.Do(ctx, calls, timeout, store.Create, leaderelect.Entry{Key: key, Value: value})
 		if !errors.Is(err, leaderelect.ErrConflict) {
 			return err
 		}
-		e, err = call(get) // another replica has created it at the same time; if it is still not there, the caller tries again later
+		e, err = lease.Do(ctx, calls, timeout, store.Get, key) // another replica has created it at the same time; if it is still not there, the caller tries again later
 	}
 	if err != nil {
 		return err
@@ -147,6 +147,6 @@ func (s *Slots) confirmOnce(ctx context.Context, patience time.Duration) error {
 		return errUnreadable
 	}
 	e.Value = value
-	_, err = call(func(ctx context.Context) (leaderelect.Entry, error) { return store.Update(ctx, e) })
+	_, err = lease.Do(ctx, calls, timeout, store.Update, e)
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
+	marks "github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -25,8 +26,7 @@ func numbered(n int) func(*shard.Config) {
 }
 
 func TestReplicaWithDifferentSlotCountDoesNotJoin(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		after(time.Second)
 		b := w.join(t, "b", numbered(8))
@@ -46,8 +46,7 @@ func TestReplicaWithDifferentSlotCountDoesNotJoin(t *testing.T) {
 }
 
 func TestConcurrentReplicasAgreeOnOneSlotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a, b := w.join(t, "a", nil), w.join(t, "b", numbered(8))
 		after(time.Second)
 		require.True(t, len(a.Owned()) == 16 && len(b.Owned()) == 0 || len(a.Owned()) == 0 && len(b.Owned()) == 8)
@@ -74,8 +73,7 @@ func (l lagging) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.E
 }
 
 func TestReplicaWithStaleReadsWaitsBetweenAttempts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		w.join(t, "a", nil)
 		after(time.Second)
 		var creates atomic.Int64
@@ -85,14 +83,13 @@ func TestReplicaWithStaleReadsWaitsBetweenAttempts(t *testing.T) {
 		after(5 * retry)
 		assert.LessOrEqual(t, creates.Load(), int64(12), "two per RetryPeriod")
 		after(2 * retry)
-		_, known := b.Owner("key")
-		assert.True(t, known, "it takes part")
+		_, ok := b.Owner("key")
+		assert.True(t, ok, "it takes part")
 	})
 }
 
 func TestReplicaEndsWhenSlotCountChanges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		after(time.Second)
 		w.store.Delete("shards") // without stopping a
@@ -106,8 +103,7 @@ func TestReplicaEndsWhenSlotCountChanges(t *testing.T) {
 }
 
 func TestDeletedOrDamagedCountRecordIsRepaired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		after(time.Second)
 		w.store.Delete("shards")
@@ -126,51 +122,37 @@ func TestDeletedOrDamagedCountRecordIsRepaired(t *testing.T) {
 		b.start()
 		after(lease + time.Second)
 		require.Empty(t, b.Owned())
-		require.Error(t, b.Check(0), "it waits, and says so")
+		require.Error(t, b.Check(), "it waits, and says so")
 		after(lease + 2*retry)
 		require.Len(t, b.Owned(), 8, "without a repair")
-		require.NoError(t, b.Check(0))
-	})
-}
-
-func TestSlotsReportUnreachableStoreAndStartLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
-		w.store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errExpected }})
-		a := w.join(t, "a", nil)
-		after(lease)
-		require.NoError(t, a.Check(0))
-		after(lease)
-		require.ErrorIs(t, a.Check(0), errExpected)
-		w.store.Inject(memlease.Faults{})
-		after(2 * retry)
-		require.NoError(t, a.Check(0))
-		require.Len(t, a.Owned(), 16)
+		require.NoError(t, b.Check())
 	})
 }
 
 // What failed in one run says nothing about the next, and nothing fails between two runs.
 func TestCheckConsidersOnlyPresentRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		w.store.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errExpected }})
 		a := w.join(t, "a", nil)
 		after(2 * lease)
-		require.ErrorIs(t, a.Check(0), errExpected)
+		require.ErrorIs(t, a.Check(), errExpected)
 		require.NoError(t, a.stop())
-		require.NoError(t, a.Check(0), "it does not run")
+		require.NoError(t, a.Check(), "it does not run")
 		after(time.Hour)
 		a.start()
 		after(time.Second)
-		require.NoError(t, a.Check(0), "it has just begun")
+		require.NoError(t, a.Check(), "it has just begun")
 		after(2 * lease)
-		require.ErrorIs(t, a.Check(0), errExpected)
+		require.ErrorIs(t, a.Check(), errExpected)
+		w.store.Inject(memlease.Faults{})
+		after(2 * retry)
+		require.NoError(t, a.Check())
+		require.Len(t, a.Owned(), 16)
 	})
 }
 
 func TestReadOnlyStoreIsOneErrorForAllSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		after(time.Second)
 		require.NoError(t, a.stop(), "now there is a record of the number")
@@ -182,7 +164,7 @@ func TestReadOnlyStoreIsOneErrorForAllSlots(t *testing.T) {
 		}})
 		a.start()
 		after(2*lease + 2*retry)
-		err := a.Check(0)
+		err := a.Check()
 		require.ErrorIs(t, err, errExpected)
 		require.Equal(t, 1, strings.Count(err.Error(), errExpected.Error()), err.Error())
 	})
@@ -201,8 +183,7 @@ func competitor(t *testing.T, s leaderelect.LeaseStore, key string) *leaderelect
 
 func TestElectorAndSlotsCannotShareKey(t *testing.T) {
 	for _, slots := range []int{1, 16} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, slots)
+		inWorld(t, slots, func(t *testing.T, w *world) {
 			a := w.join(t, "a", nil)
 			after(time.Second)
 			e := competitor(t, w.store, "shards")
@@ -210,8 +191,8 @@ func TestElectorAndSlotsCannotShareKey(t *testing.T) {
 			require.ErrorIs(t, err, leaderelect.ErrMismatch)
 			require.ErrorContains(t, err, `leaderelect: run "shards": the record is that of`)
 			require.ErrorIs(t, e.RunOnce(t.Context()), leaderelect.ErrMismatch)
-			_, known := e.Leader()
-			assert.False(t, known)
+			_, ok := e.Leader()
+			assert.False(t, ok)
 			_, err = leaderelect.Holder(t.Context(), w.store, "shards")
 			require.ErrorIs(t, err, leaderelect.ErrNotFound)
 			require.Len(t, a.Owned(), slots)
@@ -229,6 +210,46 @@ func TestElectorAndSlotsCannotShareKey(t *testing.T) {
 			err = a.Run(t.Context())
 			require.ErrorIs(t, err, leaderelect.ErrMismatch, "the lease was released, and may be taken by another elector")
 			require.ErrorContains(t, err, "is the lease of an Elector")
+		})
+	}
+}
+
+func TestStoreThatCannotWorkEndsSlots(t *testing.T) {
+	for what, c := range map[string]struct {
+		broken func(call memlease.Call, at time.Duration) bool
+		ends   bool
+	}{
+		"the table is missing":   {func(memlease.Call, time.Duration) bool { return true }, true},
+		"the role may only read": {func(c memlease.Call, _ time.Duration) bool { return c.Op == "create" || c.Op == "update" }, true},
+		"the number of slots is there": {func(c memlease.Call, _ time.Duration) bool {
+			return c.Key != "shards" && c.Op != "list" && c.Op != "get"
+		}, true},
+		"one slot cannot be written":      {func(c memlease.Call, _ time.Duration) bool { return c.Key == "shards/slot/3" }, false},
+		"the role has lost its privilege": {func(_ memlease.Call, at time.Duration) bool { return at > time.Minute }, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w, begin := newWorld(t, 8), time.Now()
+				w.store.Inject(memlease.Faults{Before: func(_ context.Context, call memlease.Call) error {
+					if c.broken(call, time.Since(begin)) {
+						return marks.Permanent(errExpected)
+					}
+					return nil
+				}})
+				a := w.join(t, "a", func(*shard.Config) {})
+				after(5 * time.Minute)
+				select {
+				case <-a.done:
+					require.True(t, c.ends, "%v", a.err)
+					require.ErrorIs(t, a.err, errExpected)
+					require.True(t, marks.IsPermanent(a.err))
+					require.Equal(t, 1, strings.Count(a.err.Error(), errExpected.Error()), "%v", a.err)
+				default:
+					require.False(t, c.ends)
+					require.NoError(t, a.stop())
+				}
+			})
 		})
 	}
 }

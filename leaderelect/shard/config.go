@@ -12,8 +12,8 @@ import (
 type Config struct {
 	// Lease configures the leases of all slots: Store, Key, Identity, durations, Metadata, and so on. The records are
 	// named after Key: slot 7 is Key/slot/7, and member 2 is Key/member/2. Store must be a [Lister], unless there is only
-	// one slot. OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil, so Fenced must be false. The other
-	// callbacks and the Hooks are called for every slot, concurrently, and Hooks.Request also for the membership.
+	// one slot. OnStartedLeading, OnStoppedLeading, OnNewLeader, and Sessions must be nil, so Fenced must be false.
+	// OnStepDownOverrun is called for every slot, and the Hooks for every slot and for the membership, concurrently.
 	// ReleaseOnCancel is always on.
 	Lease leaderelect.Config
 
@@ -27,16 +27,23 @@ type Config struct {
 	// to 16, or to Slots if Slots is greater.
 	Members int
 
-	// OnAcquired is called after a slot was acquired, when Owns and Begin are true for its keys. Typically it enqueues
+	// Prepare is called after the lease of a slot was acquired, before Begin succeeds for its keys. It makes this replica ready for
+	// them, such as by waiting until its caches have what the former owner has written: see controller.Controller.Prepare. ctx carries the
+	// leaderelect.Leadership of the slot. It ends after a LeaseDuration, and earlier if the slot is lost or has to be handed over. After an
+	// error or a panic, or if ctx has ended, whatever Prepare returns, this replica releases the slot and declines it, as after an error of
+	// OnAcquired. Several slots are prepared concurrently. Optional.
+	Prepare func(ctx context.Context, slot int) error
+
+	// OnAcquired is called after a slot was acquired and prepared, when Begin succeeds for its keys. Typically it enqueues
 	// them. It may also work until ctx ends, as OnStartedLeading does. The slot is released after OnAcquired has returned
 	// and all work that was begun is done. ctx carries the leaderelect.Leadership of the slot, and ends when the slot is
 	// lost or has to be handed over. After an error or a panic, this replica releases the slot and declines it, so that
 	// others try: for four RetryPeriods after the first failure, and for at most 64 after several. Required.
 	OnAcquired func(ctx context.Context, slot int) error
 
-	// OnRevoked is called after all work of a slot has ended, before the slot is released. The cause is
+	// OnRevoked is called after all work of a slot has ended, before the slot is released, also if Prepare has failed. The cause is
 	// leaderelect.ErrResigned if the slot goes to another replica. Otherwise it is the cause of the caller's context, the
-	// reason why the lease was lost, or the error of OnAcquired. Optional.
+	// reason why the lease was lost, or the error of Prepare or OnAcquired. Optional.
 	OnRevoked func(slot int, cause error)
 }
 

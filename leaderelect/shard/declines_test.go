@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
 func TestSlotItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
+	eachMode(t, 16, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a, tries := w.join(t, "a", mode), 0
 		w.settle(t, 4*retry, a)
 		b := w.join(t, "b", func(cfg *shard.Config) {
@@ -51,27 +51,23 @@ func TestSlotItsOwnerCannotAcquireGoesToAnother(t *testing.T) {
 		b.fails = nil
 		w.mu.Unlock()
 		w.settle(t, 80*retry, a, b)
-		w.checkNow(t)
 	})
 }
 
 func TestSlotWithUnwritableRecordGoesToAnotherReplica(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 4)
+	eachMode(t, 4, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a := w.join(t, "a", mode)
 		b := w.join(t, "b", mode)
 		w.mu.Lock()
-		a.deaf = map[string]bool{"shards/slot/0": true, "shards/slot/1": true, "shards/slot/2": true, "shards/slot/3": true}
+		a.unwritable = map[string]bool{"shards/slot/0": true, "shards/slot/1": true, "shards/slot/2": true, "shards/slot/3": true}
 		w.mu.Unlock()
 		w.cover(t, 4*lease, 4, a, b)
 		require.Len(t, b.Owned(), 4)
-		w.checkNow(t)
 	})
 }
 
 func TestUnacquirableSlotIsTriedWithBackoff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2)
+	inWorld(t, 2, func(t *testing.T, w *world) {
 		a, b := w.join(t, "a", nil), w.join(t, "b", nil)
 		w.mu.Lock()
 		a.fails, b.fails = map[int]bool{1: true}, map[int]bool{1: true}
@@ -83,7 +79,22 @@ func TestUnacquirableSlotIsTriedWithBackoff(t *testing.T) {
 		b.fails = nil
 		w.mu.Unlock()
 		w.settle(t, 80*retry, a, b)
-		w.checkNow(t)
+	})
+}
+
+func TestReplicaWithoutMembershipTakesNoSlotThatNobodyCanOwn(t *testing.T) {
+	inWorld(t, 2, func(t *testing.T, w *world) {
+		few := func(cfg *shard.Config) { cfg.Members = 1 }
+		a := w.join(t, "a", few)
+		w.mu.Lock()
+		a.fails = map[int]bool{1: true}
+		w.mu.Unlock()
+		after(time.Second)
+		b := w.join(t, "b", few)
+		for range 60 {
+			after(time.Second)
+			require.Empty(t, b.Owned(), "there is no free number")
+		}
 	})
 }
 
@@ -142,59 +153,100 @@ func TestAcquiredSlotForgetsEarlierFailures(t *testing.T) {
 	})
 }
 
-func TestSlotThatMayDrainForeverPassesCheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2)
-		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = math.MaxInt64 })
+func TestEndlessSlotWorkFailsCheckUnlessDrainMayTakeForever(t *testing.T) {
+	for limit, fails := range map[time.Duration]bool{-1: true, math.MaxInt64: false} {
+		inWorld(t, 2, func(t *testing.T, w *world) {
+			a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = limit })
+			after(time.Second)
+			var dones []func()
+			for _, key := range keysOf(a.Slots, 2) {
+				_, done, ok := a.Begin(t.Context(), key)
+				require.True(t, ok)
+				dones = append(dones, done)
+			}
+			after(calm)
+			require.NoError(t, a.Check(), "work may take as long as its slot is owned")
+			b := w.join(t, "b", nil)
+			after(lease)
+			require.NoError(t, a.Check())
+			after(3 * retry)
+			if err := a.Check(); fails {
+				require.ErrorContains(t, err, `shard: check "shards": slot `)
+				require.ErrorContains(t, err, "done was not called for 1 calls of Begin")
+			} else {
+				require.NoError(t, err)
+			}
+			require.Empty(t, b.Owned())
+			for _, done := range dones {
+				done()
+			}
+			after(2 * retry)
+			require.NoError(t, a.Check())
+			w.settle(t, 4*retry, a, b)
+		})
+	}
+}
+
+func TestWorkBeginsAfterPrepare(t *testing.T) {
+	inWorld(t, 1, func(t *testing.T, w *world) {
+		ready := make(chan struct{})
+		a := w.join(t, "a", func(cfg *shard.Config) {
+			cfg.Prepare = func(ctx context.Context, slot int) error {
+				l, ok := leaderelect.FromContext(ctx)
+				assert.True(t, ok)
+				assert.NoError(t, l.Err())
+				<-ready
+				return nil
+			}
+		})
+		after(5 * time.Second)
+		require.Equal(t, []int{0}, a.Owned())
+		assert.False(t, a.Owns("k"))
+		_, _, ok := a.Begin(t.Context(), "k")
+		assert.False(t, ok, "work begins before Prepare has returned")
+		assert.Zero(t, w.acquired)
+		close(ready)
 		after(time.Second)
-		var dones []func()
-		for _, key := range keysOf(a.Slots, 2) {
-			_, done, ok := a.Begin(t.Context(), key)
-			require.True(t, ok)
-			dones = append(dones, done)
-		}
-		assert.NoError(t, a.Check(math.MaxInt64))
-		b := w.join(t, "b", nil)
-		after(10 * time.Minute)
-		assert.NoError(t, a.Check(0))
-		assert.NoError(t, a.Check(math.MaxInt64))
-		assert.Empty(t, b.Owned())
-		for _, done := range dones {
-			done()
-		}
-		w.settle(t, 4*retry, a, b)
-		w.checkNow(t)
+		assert.True(t, a.Owns("k"))
+		require.NoError(t, a.stop())
 	})
 }
 
-func TestEndlessSlotWorkFailsCheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2)
-		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = -1 })
-		after(time.Second)
-		var dones []func()
-		for _, key := range keysOf(a.Slots, 2) {
-			_, done, ok := a.Begin(t.Context(), key)
-			require.True(t, ok)
-			dones = append(dones, done)
-		}
-		after(calm)
-		require.NoError(t, a.Check(0), "work may take as long as its slot is owned")
-		b := w.join(t, "b", nil)
-		after(lease)
-		require.NoError(t, a.Check(0))
-		after(3 * retry)
-		require.NoError(t, a.Check(lease))
-		err := a.Check(0)
-		require.ErrorContains(t, err, `shard: check "shards": slot `)
-		require.ErrorContains(t, err, "done was not called for 1 calls of Begin")
-		require.Empty(t, b.Owned())
-		for _, done := range dones {
-			done()
-		}
-		after(2 * retry)
-		require.NoError(t, a.Check(0))
-		w.settle(t, 4*retry, a, b)
-		w.checkNow(t)
-	})
+// A replica whose Prepare fails, panics, or takes too long declines the slot, whatever Prepare returns. Another replica gets it.
+func TestReplicaThatCannotPrepareDeclinesSlot(t *testing.T) {
+	for name, prepare := range map[string]func(ctx context.Context) error{
+		"it fails":          func(context.Context) error { return errExpected },
+		"it panics":         func(context.Context) error { panic("on purpose") },
+		"it takes too long": func(ctx context.Context) error { <-ctx.Done(); return nil },
+	} {
+		subWorld(t, name, 4, func(t *testing.T, w *world) {
+			var calls atomic.Int32
+			a := w.join(t, "a", func(cfg *shard.Config) {
+				cfg.OnRevoked = nil // it is called without an OnAcquired
+				cfg.Prepare = func(ctx context.Context, _ int) error {
+					calls.Add(1)
+					return prepare(ctx)
+				}
+			})
+			after(time.Minute)
+			for _, key := range keysOf(a.Slots, 4) {
+				_, _, ok := a.Begin(t.Context(), key)
+				assert.False(t, ok)
+			}
+			assert.Positive(t, calls.Load())
+			b := w.join(t, "b", nil)
+			owned := make(map[string]bool) // at some time: after a while, the first replica tries again
+			for range 60 {
+				after(5 * time.Second)
+				for _, key := range keysOf(b.Slots, 4) {
+					owned[key] = owned[key] || b.Owns(key)
+				}
+			}
+			for key, ok := range owned {
+				assert.True(t, ok, "the slot of %s", key)
+			}
+			require.NoError(t, a.stop())
+			require.NoError(t, b.stop())
+		})
+	}
 }

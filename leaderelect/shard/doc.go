@@ -39,19 +39,19 @@
 //	      │                              │
 //	drain: work in flight ends           │
 //	      │                              │
-//	release, to the new owner ─────► acquire: OnAcquired, a new term
+//	release, to the new owner ─────► acquire: Prepare, OnAcquired, a new term
 //
 // # Guarantees
 //
 //  1. Each slot has the guarantees of a leaderelect.Elector: at most one replica works on its keys, and each owner has a
 //     greater term than the one before.
-//  2. A replica takes a slot only if the slot is free. It releases a slot after all work that was begun in it has ended.
+//  2. A replica takes a slot only if the slot is free. Work in it begins after Config.Prepare has returned nil. It releases a slot after all work that was begun in it has ended.
 //  3. If nothing else changes, eventually every slot has an owner, and the numbers of slots per replica differ by at most
 //     one.
 //  4. A replica that joins moves only the slots that it gets. A replica that leaves moves only the slots that it had, and
 //     at most one more for each replica that stays.
 //  5. A replica that cannot acquire a slot leaves it to others. The slot has an owner as long as one replica can own it.
-//  6. The slot of a key depends only on the key and the number of slots. A replica with another number does not run: see
+//  6. The slot of a key depends only on the key and the number of slots ([Slots.HashRange]). A replica with another number does not run: see
 //     leaderelect.ErrMismatch.
 //
 // docs/leaderelection.md has the costs, and explains how to change the number of slots.

@@ -45,7 +45,8 @@ func ExampleSlots() {
 	}
 	cancel() // the work drains, the slots are released
 	replica.Wait()
-	fmt.Println("tenant-1", slots.Owns("tenant-1"))
+	_, _, ok := slots.Begin(ctx, "tenant-1")
+	fmt.Println("tenant-1", ok)
 	// Output:
 	// slots: 4 of 4
 	// tenant-1 true in term 1

@@ -12,6 +12,9 @@ func Plan(owners, members []int, declines func(slot, member int) bool) []int {
 // SlotOf returns the slot of a key.
 func SlotOf(key string, slots int) int { return slotOf(key, slots) }
 
+// HashRange returns the hashes of a slot.
+func HashRange(slot, slots int) (from, to uint64) { return hashRange(slot, slots) }
+
 // Rank returns how high a member ranks for a slot.
 func Rank(slot, member int) uint64 { return rank(slot, member) }
 
@@ -24,4 +27,13 @@ func (s *Slots) Blind() {
 		}
 		one.mu.Unlock()
 	}
+}
+
+// Owns reports whether Begin would succeed for key.
+func (s *Slots) Owns(key string) bool {
+	_, done, ok := s.Begin(context.Background(), key)
+	if ok {
+		done()
+	}
+	return ok
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -21,55 +20,55 @@ func TestNoScheduleRunsSlotWorkTwice(t *testing.T) {
 
 // brokenSlots returns the slots that a replica cannot acquire: for some its work fails, and it cannot write the records of
 // others. Each slot is left to one replica at least.
-func brokenSlots(chance *chance, slots, replica, replicas int) (fails map[int]bool, deaf map[string]bool) {
-	fails, deaf = make(map[int]bool), make(map[string]bool)
+func brokenSlots(chance *looptest.Chance, slots, replica, replicas int) (fails map[int]bool, unwritable map[string]bool) {
+	fails, unwritable = make(map[int]bool), make(map[string]bool)
 	for slot := range slots {
 		switch able := slot%replicas == replica; {
 		case able:
-		case chance.upTo(4) == 0:
+		case chance.UpTo(4) == 0:
 			fails[slot] = true
-		case chance.upTo(8) == 0:
-			deaf[fmt.Sprint("shards/slot/", slot)] = true
+		case chance.UpTo(8) == 0:
+			unwritable[fmt.Sprint("shards/slot/", slot)] = true
 		}
 	}
-	return fails, deaf
+	return fails, unwritable
 }
 
 // slotSchedule has replicas join, leave, die and come back while they work, heals everything, and requires that the
 // slots are shared then.
 func slotSchedule(t *testing.T, seed uint64) {
-	chance := &chance{random: rand.New(rand.NewPCG(seed, 23))}
-	w := newWorld(t, 1+chance.upTo(8))
+	chance := looptest.NewChance(seed, 23)
+	w := newWorld(t, 1+chance.UpTo(8))
 	mode := modes["a store that cannot watch"]
-	if chance.upTo(2) == 0 {
-		mode = telling
+	if chance.UpTo(2) == 0 {
+		mode = watching
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
-	replicas := 2 + chance.upTo(3)
-	broken := w.slots > 1 && chance.upTo(3) == 0
+	replicas := 2 + chance.UpTo(3)
+	broken := w.slots > 1 && chance.UpTo(3) == 0
 	for i := range replicas {
 		r := w.join(t, string(rune('a'+i)), func(cfg *shard.Config) {
 			if mode != nil {
 				mode(cfg)
 			}
 			cfg.Lease.RetryPeriod = modelRetry
-			cfg.Lease.Rand = chance.float
-			cfg.Lease.DrainTimeout = time.Duration(chance.upTo(2)) * 3 * time.Second
+			cfg.Lease.Rand = chance.Float
+			cfg.Lease.DrainTimeout = time.Duration(chance.UpTo(2)) * 3 * time.Second
 		})
 		w.mu.Lock()
-		r.drain = time.Duration(chance.upTo(2)) * chance.duration(8*time.Second)
+		r.drain = time.Duration(chance.UpTo(2)) * chance.Duration(8*time.Second)
 		if broken {
-			r.fails, r.deaf = brokenSlots(chance, w.slots, i, replicas)
+			r.fails, r.unwritable = brokenSlots(chance, w.slots, i, replicas)
 		}
 		w.mu.Unlock()
-		took := 50*time.Millisecond + chance.duration(4*time.Second)
+		took := 50*time.Millisecond + chance.Duration(4*time.Second)
 		workers.Go(func() { r.work(ctx, took) })
-		after(chance.duration(3 * time.Second))
+		after(chance.Duration(3 * time.Second))
 	}
-	if chance.upTo(3) == 0 {
+	if chance.UpTo(3) == 0 {
 		stray := w.join(t, "stray", func(cfg *shard.Config) { cfg.Slots++ })
 		workers.Go(func() { stray.work(ctx, time.Second) })
 		after(time.Minute)
@@ -80,14 +79,14 @@ func slotSchedule(t *testing.T, seed uint64) {
 		w.replicas = w.replicas[:replicas]
 	}
 	for range 6 {
-		after(chance.duration(15 * time.Second))
-		r := w.replicas[chance.upTo(len(w.replicas))]
-		switch chance.upTo(3) {
+		after(chance.Duration(15 * time.Second))
+		r := w.replicas[chance.UpTo(len(w.replicas))]
+		switch chance.UpTo(3) {
 		case 0:
-			r.cut(chance.duration(40 * time.Second))
+			r.cut(chance.Duration(40 * time.Second))
 		case 1:
 			_ = r.stop()
-			after(chance.duration(5 * time.Second))
+			after(chance.Duration(5 * time.Second))
 			r.start()
 		default:
 			r.cut(time.Second) // a hiccup

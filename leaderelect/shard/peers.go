@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
@@ -24,7 +25,7 @@ type peers struct {
 	period  func() time.Duration
 	calls   lease.Calls
 	wake    chan struct{} // capacity 1; nudge sends, run receives, never closed
-	changed lease.Signal
+	changed broadcast.Signal
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -54,7 +55,7 @@ func (p *peers) run(ctx context.Context, then func()) error {
 		if err := p.list(ctx); err == nil {
 			then()
 		} else if ctx.Err() == nil {
-			warnings.Warn(ctx, "shard: reading the slots failed", err)
+			warnings.Warn(ctx, "reading the slots failed", err)
 		}
 		timer := time.NewTimer(p.period())
 		select {
@@ -72,9 +73,7 @@ func (p *peers) run(ctx context.Context, then func()) error {
 
 // list reads all records.
 func (p *peers) list(ctx context.Context) error {
-	list, err := lease.Do(ctx, &p.calls, p.timing.RequestTimeout, func(ctx context.Context) ([]leaderelect.Entry, error) {
-		return p.lister.List(ctx, p.key+"/")
-	})
+	list, err := lease.Do(ctx, &p.calls, p.timing.RequestTimeout, p.lister.List, p.key+"/")
 	if err != nil {
 		return err
 	}
@@ -90,7 +89,7 @@ func (p *peers) list(ctx context.Context) error {
 	}
 	p.seen, p.entries = seen, entries
 	p.mu.Unlock()
-	p.changed.Fire()
+	p.changed.Wake()
 	return nil
 }
 

@@ -2,7 +2,8 @@ package shard
 
 import (
 	"cmp"
-	"hash/fnv"
+	"crypto/md5"
+	"encoding/binary"
 	"slices"
 )
 
@@ -90,11 +91,23 @@ func better(slot, a, b int, room map[int]int) bool {
 // rank returns how high a member ranks for a slot.
 func rank(slot, member int) uint64 { return mix(uint64(slot)<<32 | uint64(member)) }
 
-// slotOf returns the slot of a key. It must never change, because replicas of different versions share a store.
-func slotOf(key string, slots int) int {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(key))
-	return int(mix(h.Sum64()) % uint64(slots))
+// slotOf returns the slot of a key: each slot has an equal range of the hashes. It must never change, because replicas of different versions
+// share a store.
+func slotOf(key string, slots int) int { return int(hashOf(key) * uint64(slots) >> hashBits) }
+
+// hashRange returns the hashes of a slot: from the first one on, and less than the second.
+func hashRange(slot, slots int) (from, to uint64) {
+	first := func(slot int) uint64 { return (uint64(slot)<<hashBits + uint64(slots) - 1) / uint64(slots) }
+	return first(slot), first(slot + 1)
+}
+
+// hashBits is the number of bits of a hash.
+const hashBits = 32
+
+// hashOf returns the first bits of the MD5 of a key, which any database can compute as well. It has nothing to do with security.
+func hashOf(key string) uint64 {
+	sum := md5.Sum([]byte(key))
+	return uint64(binary.BigEndian.Uint32(sum[:]))
 }
 
 // mix spreads every bit of x over all of them: the finalizer of SplitMix64 (https://doi.org/10.1145/2714064.2660195).

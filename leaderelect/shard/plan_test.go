@@ -63,15 +63,15 @@ func TestPlanIsBalancedWithMinimalMoves(t *testing.T) {
 			require.Equal(t, got[100], moves, "%d slots, one joins %d", slots, count)
 			require.LessOrEqual(t, moves, ceil(slots, count+1))
 
-			for gone := range members {
-				left := slices.Delete(slices.Clone(members), gone, gone+1)
+			for leaves := range members {
+				left := slices.Delete(slices.Clone(members), leaves, leaves+1)
 				if len(left) == 0 {
 					continue
 				}
 				had, _ := loads(owners, owners)
 				next := shard.Plan(owners, left, nobodyDeclines)
 				moves := checkPlan(t, next, owners, left)
-				require.Equal(t, had[members[gone]], moves, "%d slots, one leaves %d", slots, count)
+				require.Equal(t, had[members[leaves]], moves, "%d slots, one leaves %d", slots, count)
 				require.LessOrEqual(t, moves, ceil(slots, count))
 			}
 		}
@@ -139,7 +139,7 @@ func TestKeyToSlotMappingIsStable(t *testing.T) {
 	for _, k := range []string{"", "a", "b", "tenants/17", "日本"} {
 		got[k] = shard.SlotOf(k, 64)
 	}
-	assert.Equal(t, map[string]int{"": 48, "a": 39, "b": 36, "tenants/17": 0, "日本": 21}, got)
+	assert.Equal(t, map[string]int{"": 53, "a": 3, "b": 36, "tenants/17": 41, "日本": 19}, got)
 	counts := make([]int, 16)
 	for i := range 16_000 {
 		counts[shard.SlotOf(fmt.Sprint("tenants/", i), 16)]++
@@ -187,4 +187,24 @@ func TestMemberDecliningSlotGetsItsShareOfOthers(t *testing.T) {
 	}
 	assert.Equal(t, [2]int{8, 8}, count)
 	assert.Equal(t, 1, owners[3])
+}
+
+func TestSlotHasRangeOfHashes(t *testing.T) {
+	// The first four bytes of MD5("a") are 0cc175b9, those of MD5("acme") 53bce4f1.
+	for key, hash := range map[string]uint64{"a": 0x0cc175b9, "acme": 0x53bce4f1, "": 0xd41d8cd9} {
+		for slots := 1; slots <= 4096; slots = slots*3/2 + 1 {
+			from, to := shard.HashRange(shard.SlotOf(key, slots), slots)
+			assert.True(t, from <= hash && hash < to, "%q has hash %x, and one of %d slots from %x to %x", key, hash, slots, from, to)
+		}
+	}
+	for _, slots := range []int{1, 2, 3, 7, 64, 100, 4095, 4096} {
+		end := uint64(0)
+		for slot := range slots {
+			from, to := shard.HashRange(slot, slots)
+			assert.Equal(t, end, from)
+			assert.Greater(t, to, from)
+			end = to
+		}
+		assert.Equal(t, uint64(1)<<32, end)
+	}
 }

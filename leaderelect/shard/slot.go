@@ -2,6 +2,7 @@ package shard
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -43,27 +44,29 @@ const (
 // new plan.
 const headStart = 1
 
-// newSlot returns a slot that this replica does not own yet.
-func newSlot(s *Slots, number int, store leaderelect.LeaseStore) (*slot, error) {
-	one := &slot{number: number, slots: s, link: &lease.Link{Incarnation: s.incarnation, HeadStart: headStart}}
-	cfg := s.cfg.lease()
-	cfg.Key, cfg.OnStartedLeading = slotKey(cfg.Key, number), one.lead
+// newSlot returns a slot that this replica does not own yet. cfg is what the electors of all slots share.
+func newSlot(s *Slots, number int, cfg leaderelect.Config) (*slot, error) {
+	one := &slot{number: number, slots: s, link: &lease.Link{Incarnation: s.incarnation, HeadStart: headStart, Persistent: true}}
+	cfg.Key, cfg.Link, cfg.OnStartedLeading = slotKey(cfg.Key, number), one.link, one.lead
 	if s.cfg.OnRevoked != nil {
 		cfg.OnStoppedLeading = func(_ *leaderelect.Leadership, cause error) { s.cfg.OnRevoked(number, cause) }
 	}
 	var err error
-	one.elector, err = s.elector(cfg, store, one.link)
+	one.elector, err = leaderelect.New(cfg)
 	return one, err
 }
 
 // lead is the work of the leader of the slot.
 func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
-	s.mu.Lock()
-	s.leadership, s.until = l, ctx
-	s.mu.Unlock()
-
-	began := time.Now()
+	var began time.Time // of OnAcquired
 	err := lease.Guard(ctx, func(ctx context.Context) error {
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.leadership, s.until = l, ctx
+		s.mu.Unlock()
+		began = time.Now()
 		if err := s.slots.cfg.OnAcquired(ctx, s.number); err != nil {
 			return err
 		}
@@ -72,7 +75,7 @@ func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
-		if time.Since(began) > s.slots.timing.LeaseDuration {
+		if !began.IsZero() && time.Since(began) > s.slots.timing.LeaseDuration {
 			s.acquired() // OnAcquired has worked for a while, and then failed
 		}
 		s.decline(0)
@@ -94,6 +97,27 @@ func (s *slot) lead(ctx context.Context, l *leaderelect.Leadership) error {
 		s.mu.Unlock()
 	}
 	return err
+}
+
+// errNotPrepared reports that Prepare has taken too long.
+var errNotPrepared = errors.New("the slot was not prepared in time")
+
+// prepare calls Prepare. It returns an error if the slot is not ready for work.
+func (s *slot) prepare(ctx context.Context) error {
+	if s.slots.cfg.Prepare == nil {
+		return nil
+	}
+	limit := s.slots.timing.LeaseDuration
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: %v have passed", errNotPrepared, limit))
+	defer cancel()
+	err := s.slots.cfg.Prepare(ctx, s.number)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("prepare slot %d: %w", s.number, err)
+	}
+	return nil
 }
 
 // acquired notes that this replica has acquired the slot.
@@ -136,30 +160,22 @@ func (s *slot) want(free bool) {
 	s.mu.Unlock()
 	if stuck {
 		s.decline(4 * patience) // long enough for several others to try and fail
-		s.slots.log.Warn("shard: this replica cannot acquire a free slot and leaves it to others", "slot", s.number)
+		s.slots.log.Warn("a free slot cannot be acquired, and is left to others", "slot", s.number)
 	}
 }
 
 // stuck returns an error if work delays the release of the slot for too long.
-func (s *slot) stuck(tolerance time.Duration) error {
+func (s *slot) stuck() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.drains.IsZero() {
 		return nil
 	}
 	age, timing := time.Since(s.drains), s.slots.timing
-	if age-max(0, timing.DrainTimeout) <= timing.Patience(tolerance) {
+	if age-max(0, timing.DrainTimeout) <= timing.LeaseDuration {
 		return nil
 	}
 	return fmt.Errorf("slot %d has drained for %s, and done was not called for %d calls of Begin", s.number, age, s.working)
-}
-
-// owned reports whether new work may begin.
-func (s *slot) owned() bool {
-	s.mu.Lock()
-	l, until := s.leadership, s.until
-	s.mu.Unlock()
-	return l != nil && until.Err() == nil && l.Err() == nil
 }
 
 // begin is Slots.Begin.

@@ -42,9 +42,11 @@ func New(cfg Config) (*Slots, error) {
 	cfg = cfg.withDefaults()
 	s := &Slots{cfg: cfg, incarnation: rand.Text()}
 
-	// This elector only checks the Config that all electors share. Its link has the defaults.
+	// This elector is only made to check the Config that all electors share. Its link has the defaults.
 	common := &lease.Link{Incarnation: s.incarnation}
-	_, err := s.elector(cfg.lease(), cfg.Lease.Store, common)
+	shared := cfg.lease()
+	shared.Link = common
+	_, err := leaderelect.New(shared)
 	if err != nil {
 		err = fmt.Errorf("Config.Lease: %w", err)
 	}
@@ -56,13 +58,12 @@ func New(cfg Config) (*Slots, error) {
 	s.peers = &peers{
 		lister: lister, key: cfg.Lease.Key, timing: s.timing, log: s.log, period: common.Poll, wake: make(chan struct{}, 1),
 	}
-	store := cfg.Lease.Store
-	if _, watches := store.(leaderelect.Watcher); !watches && cfg.Slots > 1 {
-		store = told{store, s.peers} // one List for all slots, instead of one Get per slot
+	if _, watches := cfg.Lease.Store.(leaderelect.Watcher); !watches && cfg.Slots > 1 {
+		shared.Store = listed{cfg.Lease.Store, s.peers} // one List for all slots, instead of one Get per slot
 	}
-	s.membership = &membership{slots: s, store: store}
+	s.membership = &membership{slots: s, lease: shared}
 	for n := range cfg.Slots {
-		one, err := newSlot(s, n, store)
+		one, err := newSlot(s, n, shared)
 		if err != nil {
 			return nil, fmt.Errorf("shard: new: slot %d: %w", n, err)
 		}
@@ -71,19 +72,13 @@ func New(cfg Config) (*Slots, error) {
 	return s, nil
 }
 
-// elector returns an elector that is linked to this replica.
-func (s *Slots) elector(cfg leaderelect.Config, store leaderelect.LeaseStore, link *lease.Link) (*leaderelect.Elector, error) {
-	if store != nil {
-		cfg.Store = linked(store, link)
-	}
-	return leaderelect.New(cfg)
-}
-
 // Run shares the slots with other replicas until ctx ends. Then it drains and releases the slots that it owns, and
 // returns nil after all its goroutines have ended. Run may be called again after it has returned. Its errors wrap:
 //
 //   - leaderelect.ErrRunning, at once, if the slots run already
 //   - leaderelect.ErrMismatch, if the record under the key has another number of slots or is the lease of an Elector
+//   - the error of the store, at once, if the store has marked it with retry.Permanent before anything has worked: see
+//     leaderelect.Elector.Run
 //   - leaderelect.ErrStoreStuck, if calls of the store did not return
 func (s *Slots) Run(ctx context.Context) error {
 	s.mu.Lock()
@@ -121,7 +116,11 @@ func (s *Slots) Run(ctx context.Context) error {
 		g.Start(ctx, one.elector.Run)
 	}
 	if len(s.slots) > 1 {
-		g.Start(ctx, s.membership.run)
+		g.Start(ctx, func(ctx context.Context) error {
+			err := s.membership.run(ctx)
+			cancel(err) // no slot may wait for a membership that this replica cannot have
+			return err
+		})
 		g.Start(ctx, func(ctx context.Context) error { return s.peers.run(ctx, s.replan) })
 	}
 	return g.Wait()
@@ -130,13 +129,12 @@ func (s *Slots) Run(ctx context.Context) error {
 // Slot returns the slot of a key. It depends only on the key and the number of slots.
 func (s *Slots) Slot(key string) int { return slotOf(key, len(s.slots)) }
 
-// Owns reports whether new work on key may begin on this replica. It returns false while the slot drains. Like
-// leaderelect.Leadership.Err, it reads the clock.
-func (s *Slots) Owns(key string) bool {
-	return s.slots[s.Slot(key)].owned()
-}
+// HashRange returns the hashes of the keys of a slot: from the first number on, and less than the second. The hash of a key is the first 32 bits
+// of its MD5, in big-endian order. So a database can select the rows of a slot: see informer.RangeLister.
+func (s *Slots) HashRange(slot int) (from, to uint64) { return hashRange(slot, len(s.slots)) }
 
-// Begin begins work on key. It returns false if this replica does not own the slot of key. The context ends when ctx ends,
+// Begin begins work on key. It returns false if this replica does not own the slot of key, or the slot drains. Like
+// leaderelect.Leadership.Err, it reads the clock. The context ends when ctx ends,
 // the slot is lost, or done is called. It carries the leaderelect.Leadership of the slot, so writes to a store.Store under it carry the
 // term of the slot. The slot is not handed over until done is called. Call done soon after the context has ended. Further
 // calls of done have no effect.
@@ -144,7 +142,7 @@ func (s *Slots) Begin(ctx context.Context, key string) (work context.Context, do
 	return s.slots[s.Slot(key)].begin(ctx)
 }
 
-// Owned returns the slots that this replica owns, in ascending order, including those that drain.
+// Owned returns the slots that this replica owns, in ascending order, including those that it prepares and those that drain.
 func (s *Slots) Owned() []int {
 	var owned []int
 	for _, one := range s.slots {
@@ -181,7 +179,7 @@ func (s *Slots) Members() []leaderelect.Leader {
 	return members
 }
 
-// Check returns an error if one of these problems lasts for longer than LeaseDuration and the given tolerance. The last two are those of a
+// Check returns an error if one of these problems lasts for longer than LeaseDuration. The last two are those of a
 // Run in progress.
 //
 //   - A slot has a problem that leaderelect.Elector.Check reports for a leadership.
@@ -190,18 +188,18 @@ func (s *Slots) Members() []leaderelect.Leader {
 //   - The number of slots cannot be read or recorded.
 //
 // Check is for a liveness probe.
-func (s *Slots) Check(tolerance time.Duration) error {
+func (s *Slots) Check() error {
 	s.mu.Lock()
-	failing := s.number.check(s.timing.Patience(tolerance))
+	failing := s.number.check(s.timing.LeaseDuration)
 	s.mu.Unlock()
 	errs := []error{failing}
 	for _, one := range s.slots {
-		own, store := one.link.Check(tolerance)
+		own, store := one.link.Check()
 		if own != nil {
 			own = fmt.Errorf("slot %d: %w", one.number, own)
 		}
 		failing = cmp.Or(failing, store)
-		errs = append(errs, own, one.stuck(tolerance))
+		errs = append(errs, own, one.stuck())
 	}
 	errs[0] = failing
 	if err := errors.Join(errs...); err != nil {

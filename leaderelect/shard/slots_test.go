@@ -25,30 +25,30 @@ import (
 const calm = 2 * lease
 
 // modes are the two ways to learn of changes.
-var modes = map[string]func(*shard.Config){"a store that cannot watch": nil, "a store that watches": telling}
+var modes = map[string]func(*shard.Config){"a store that cannot watch": nil, "a store that watches": watching}
 
-func eachMode(t *testing.T, f func(t *testing.T, mode func(*shard.Config))) {
+// eachMode runs a test in a world for each mode.
+func eachMode(t *testing.T, slots int, f func(t *testing.T, w *world, mode func(*shard.Config))) {
 	t.Helper()
 	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { f(t, mode) })
+			inWorld(t, slots, func(t *testing.T, w *world) { f(t, w, mode) })
 		})
 	}
 }
 
 func TestSingleReplicaTakesAllSlots(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
+	eachMode(t, 16, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a := w.join(t, "a", mode)
 		after(100 * time.Millisecond)
 		require.Len(t, a.Owned(), 16)
 		for slot, key := range keysOf(a.Slots, 16) {
 			require.True(t, a.Owns(key))
 			require.Equal(t, slot, a.Slot(key))
-			owner, known := a.Owner(key)
-			require.True(t, known)
+			owner, ok := a.Owner(key)
+			require.True(t, ok)
 			require.Equal(t, "a", owner.Identity)
 			ctx, done, ok := a.Begin(t.Context(), key)
 			require.True(t, ok)
@@ -58,25 +58,27 @@ func TestSingleReplicaTakesAllSlots(t *testing.T) {
 			require.NoError(t, ctx.Err())
 			done()
 			done()
-			require.Error(t, ctx.Err())
+			require.ErrorIs(t, ctx.Err(), context.Canceled)
+			require.True(t, a.Owns(key), "another call of done has no effect")
 		}
 		require.Equal(t, "a", a.Members()[0].Identity)
 		require.NoError(t, a.stop())
 		require.Empty(t, a.Owned())
-		w.checkNow(t)
 	})
 }
 
-func TestReplicasShareSlotsEvenly(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
-		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
-		w.settle(t, 4*retry, a, b, c)
+func TestOnlySlotsThatMustMoveMove(t *testing.T) {
+	eachMode(t, 16, func(t *testing.T, w *world, mode func(*shard.Config)) {
+		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
+		w.settle(t, 4*retry, a, b)
 		acquired := w.acquired
 		after(2 * calm)
-		require.Equal(t, 16, ownedTogether(t, a, b, c))
 		assert.Equal(t, acquired, w.acquired, "nothing moves while nothing changes")
-		assert.Len(t, b.Members(), 3)
+
+		c := w.join(t, "c", mode)
+		w.settle(t, 4*retry, a, b, c)
+		after(calm)
+		assert.Equal(t, len(c.Owned()), w.acquired-acquired, "those that c gets")
 		owners := map[string]int{}
 		for _, key := range keysOf(a.Slots, 16) {
 			owner, _ := c.Owner(key)
@@ -84,37 +86,14 @@ func TestReplicasShareSlotsEvenly(t *testing.T) {
 			assert.Equal(t, owner.Identity == "a", a.Owns(key))
 		}
 		assert.Len(t, owners, 3)
-		w.checkNow(t)
-	})
-}
+		assert.Len(t, b.Members(), 3)
 
-func TestJoiningReplicaGetsItsShareAndNothingElseMoves(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
-		a, b := w.join(t, "a", mode), w.join(t, "b", mode)
-		w.settle(t, 4*retry, a, b)
-		after(calm)
-		acquired := w.acquired
-		c := w.join(t, "c", mode)
-		w.settle(t, 4*retry, a, b, c)
-		after(calm)
-		assert.Equal(t, len(c.Owned()), w.acquired-acquired)
-		w.checkNow(t)
-	})
-}
-
-func TestLeavingReplicaHandsOverAndNothingElseMoves(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
-		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
-		w.settle(t, 4*retry, a, b, c)
-		after(calm)
-		acquired, had := w.acquired, len(b.Owned())
+		acquired = w.acquired
+		had := len(b.Owned())
 		require.NoError(t, b.stop())
 		w.settle(t, 2*retry, a, c)
 		after(calm)
-		assert.Equal(t, had, w.acquired-acquired)
-		w.checkNow(t)
+		assert.Equal(t, had, w.acquired-acquired, "those that b had")
 	})
 }
 
@@ -157,15 +136,14 @@ func TestSlotIsReleasedInFavorOfNewOwner(t *testing.T) {
 }
 
 func TestSlotIgnoredByNewOwnerSoonBecomesFree(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 8)
+	inWorld(t, 8, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		w.settle(t, 4*retry, a)
 		b := w.join(t, "b", nil)
 		w.mu.Lock()
-		b.deaf = make(map[string]bool)
+		b.unwritable = make(map[string]bool)
 		for slot := range 8 {
-			b.deaf[fmt.Sprint("shards/slot/", slot)] = true
+			b.unwritable[fmt.Sprint("shards/slot/", slot)] = true
 		}
 		w.mu.Unlock()
 		for len(a.Owned()) == 8 {
@@ -173,27 +151,23 @@ func TestSlotIgnoredByNewOwnerSoonBecomesFree(t *testing.T) {
 		}
 		after(retry / 10)
 		require.NoError(t, b.stop())
-		w.settle(t, 4*retry, a)
-		w.checkNow(t)
+		w.settle(t, 5*retry/2, a)
 	})
 }
 
 func TestSlotsOfDeadReplicaAreTakenAfterLease(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 16)
+	eachMode(t, 16, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a, b, c := w.join(t, "a", mode), w.join(t, "b", mode), w.join(t, "c", mode)
 		w.settle(t, 4*retry, a, b, c)
 		after(calm)
 		b.cut(time.Hour)
 		w.settle(t, lease+2*retry, a, c)
 		assert.Empty(t, b.Owned())
-		w.checkNow(t)
 	})
 }
 
 func TestSlotIsHandedOverAfterItsWorkEnds(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 2)
+	eachMode(t, 2, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a := w.join(t, "a", mode)
 		after(time.Second)
 		keys := keysOf(a.Slots, 2)
@@ -231,7 +205,6 @@ func TestSlotIsHandedOverAfterItsWorkEnds(t *testing.T) {
 		for _, done := range dones[1-moving] {
 			done()
 		}
-		w.checkNow(t)
 	})
 }
 
@@ -247,19 +220,17 @@ func mustBegin(t testing.TB, r *replica, key string) context.Context {
 // A store accepts writes of a slot's owner and rejects those of a former owner, regardless of the terms of other
 // slots.
 func TestSlotWritesAreFencedByTermOfSlot(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		db, err := store.NewMemory(store.MemoryConfig{})
-		require.NoError(t, err)
+	eachMode(t, 2, func(t *testing.T, w *world, mode func(*shard.Config)) {
+		db := store.NewMemory(store.MemoryConfig{})
 		things, err := store.Open(db, "things", store.Config[int]{})
 		require.NoError(t, err)
 		write := func(ctx context.Context) error {
-			_, err := store.CreateOrUpdate(context.WithoutCancel(ctx), things, nil, "a", func(o *store.Object[int]) error {
+			_, err := store.CreateOrUpdate(context.WithoutCancel(ctx), things, "a", func(o *store.Object[int]) error {
 				o.Value++
 				return nil
 			})
 			return err
 		}
-		w := newWorld(t, 2)
 		a := w.join(t, "a", mode)
 		after(time.Second)
 		keys := keysOf(a.Slots, 2)
@@ -280,13 +251,11 @@ func TestSlotWritesAreFencedByTermOfSlot(t *testing.T) {
 		require.NoError(t, write(before[1-moved]), "the other slot is still in term 1")
 		require.ErrorIs(t, write(before[moved]), store.ErrFenced)
 		require.NoError(t, write(store.Unfenced(before[moved])))
-		w.checkNow(t)
 	})
 }
 
 func TestLostSlotEndsWorkContext(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 4)
+	eachMode(t, 4, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		a := w.join(t, "a", mode)
 		after(time.Second)
 		key := keysOf(a.Slots, 4)[2]
@@ -297,26 +266,10 @@ func TestLostSlotEndsWorkContext(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), leaderelect.ErrLeaseExpired)
 		require.False(t, a.Owns(key))
 		after(lease)
-		require.Error(t, a.Check(0), "it still works")
+		require.Error(t, a.Check(), "it still works")
 		done()
 		rest()
-		require.NoError(t, a.Check(0))
-		w.checkNow(t)
-	})
-}
-
-func TestDoneEndsWorkContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		a := w.join(t, "a", nil)
-		after(time.Second)
-		work, done, ok := a.Begin(t.Context(), "key")
-		require.True(t, ok)
-		require.NoError(t, work.Err())
-		done()
-		require.ErrorIs(t, work.Err(), context.Canceled)
-		done()
-		require.True(t, a.Owns("key"), "another call has no effect")
+		require.NoError(t, a.Check())
 	})
 }
 
@@ -336,7 +289,7 @@ func TestOwnsReadsClock(t *testing.T) {
 		after(renew - retry)
 		require.True(t, a.Owns("key"))
 		after(retry)
-		require.False(t, a.Owns("key"), "no caller was told that the lease has ended")
+		require.False(t, a.Owns("key"), "although no context has ended")
 		_, _, ok = a.Begin(t.Context(), "key")
 		require.False(t, ok)
 		assert.Empty(t, a.Owned())
@@ -346,8 +299,7 @@ func TestOwnsReadsClock(t *testing.T) {
 }
 
 func TestNoWorkStartsInDrainingSlot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
+	inWorld(t, 4, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *shard.Config) {
 			cfg.OnAcquired = func(ctx context.Context, _ int) error {
 				<-ctx.Done()
@@ -370,8 +322,7 @@ func TestNoWorkStartsInDrainingSlot(t *testing.T) {
 }
 
 func TestDrainTimeoutEndsSlotWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		a := w.join(t, "a", func(cfg *shard.Config) { cfg.Lease.DrainTimeout = time.Second })
 		after(time.Second)
 		ctx, done, ok := a.Begin(t.Context(), "key")
@@ -383,13 +334,11 @@ func TestDrainTimeoutEndsSlotWork(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), leaderelect.ErrDrainTimeout)
 		done()
 		require.NoError(t, a.stop())
-		w.checkNow(t)
 	})
 }
 
 func TestSingleSlotIsLeaderElection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1)
+	inWorld(t, 1, func(t *testing.T, w *world) {
 		plain := func(cfg *shard.Config) {
 			cfg.Lease.Store = struct{ leaderelect.LeaseStore }{cfg.Lease.Store} // it cannot list
 		}
@@ -406,7 +355,6 @@ func TestSingleSlotIsLeaderElection(t *testing.T) {
 		require.NoError(t, a.stop())
 		after(3 * retry)
 		require.True(t, b.Owns("any"))
-		w.checkNow(t)
 	})
 }
 
@@ -415,41 +363,37 @@ func TestFailedSlotWorkIsRetried(t *testing.T) {
 		"error": func() error { return errExpected },
 		"panic": func() error { panic("on purpose") },
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, 2)
-				failed := 0
-				var mu sync.Mutex
-				var causes []error
-				a := w.join(t, "a", func(cfg *shard.Config) {
-					acquired := cfg.OnAcquired
-					cfg.OnAcquired = func(ctx context.Context, slot int) error {
-						if slot == 1 && failed < 2 {
-							failed++
-							return fail()
-						}
-						return acquired(ctx, slot)
+		subWorld(t, what, 2, func(t *testing.T, w *world) {
+			failed := 0
+			var mu sync.Mutex
+			var causes []error
+			a := w.join(t, "a", func(cfg *shard.Config) {
+				acquired := cfg.OnAcquired
+				cfg.OnAcquired = func(ctx context.Context, slot int) error {
+					if slot == 1 && failed < 2 {
+						failed++
+						return fail()
 					}
-					cfg.OnRevoked = func(_ int, cause error) {
-						mu.Lock()
-						defer mu.Unlock()
-						causes = append(causes, cause)
-					}
-				})
-				after(20 * retry)
-				assert.Len(t, a.Owned(), 2)
-				mu.Lock()
-				defer mu.Unlock()
-				assert.Len(t, causes, 2)
-				assert.Error(t, errors.Join(causes...))
+					return acquired(ctx, slot)
+				}
+				cfg.OnRevoked = func(_ int, cause error) {
+					mu.Lock()
+					defer mu.Unlock()
+					causes = append(causes, cause)
+				}
 			})
+			after(20 * retry)
+			assert.Len(t, a.Owned(), 2)
+			mu.Lock()
+			defer mu.Unlock()
+			assert.Len(t, causes, 2)
+			assert.Error(t, errors.Join(causes...))
 		})
 	}
 }
 
 func TestMemberRecordsAreReusedAndBounded(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		w := newWorld(t, 4)
+	eachMode(t, 4, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		few := func(cfg *shard.Config) {
 			if mode != nil {
 				mode(cfg)
@@ -460,7 +404,7 @@ func TestMemberRecordsAreReusedAndBounded(t *testing.T) {
 		w.settle(t, 4*retry, a, b)
 		c := w.join(t, "c", few)
 		after(calm)
-		require.Empty(t, c.Owned(), "there is no seat")
+		require.Empty(t, c.Owned(), "there is no free number")
 		require.Len(t, c.Members(), 2)
 		b.cut(time.Hour)
 		w.settle(t, lease+4*retry, a, c)
@@ -473,24 +417,12 @@ func TestMemberRecordsAreReusedAndBounded(t *testing.T) {
 		list, err := w.store.List(t.Context(), "shards/member/")
 		require.NoError(t, err)
 		assert.Len(t, list, 2)
-		w.checkNow(t)
-	})
-}
-
-func TestMembersIncludesReplicasWithoutSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 2)
-		a, b, c := w.join(t, "a", nil), w.join(t, "b", nil), w.join(t, "c", nil)
-		w.settle(t, 4*retry, a, b, c)
-		require.Len(t, a.Members(), 3)
-		w.checkNow(t)
 	})
 }
 
 func TestRequestsPerSlot(t *testing.T) {
-	eachMode(t, func(t *testing.T, mode func(*shard.Config)) {
-		const slots, replicas, periods = 8, 3, 50
-		w := newWorld(t, slots)
+	const slots, replicas, periods = 8, 3, 50
+	eachMode(t, slots, func(t *testing.T, w *world, mode func(*shard.Config)) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.join(t, name, mode)
 		}
@@ -509,36 +441,28 @@ func TestRequestsPerSlot(t *testing.T) {
 	})
 }
 
-func TestHooksReportSlotsButNotMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
-		var started, stopped, claims, releases atomic.Int64
+func TestHooksReportCallsOfSlotsAndMembership(t *testing.T) {
+	inWorld(t, 4, func(t *testing.T, w *world) {
+		var claims, releases atomic.Int64
 		a := w.join(t, "a", func(cfg *shard.Config) {
-			cfg.Lease.Hooks = leaderelect.Hooks{
-				StartedLeading: func(uint64) { started.Add(1) },
-				StoppedLeading: func(uint64, error) { stopped.Add(1) },
-				Request: func(op string, _ time.Duration, _ error) {
-					switch op {
-					case "create":
-						claims.Add(1)
-					case "update":
-						releases.Add(1)
-					}
-				},
+			cfg.Lease.Hooks.Request = func(op string, _ time.Duration, _ error) {
+				switch op {
+				case "create":
+					claims.Add(1)
+				case "update":
+					releases.Add(1)
+				}
 			}
 		})
 		after(time.Second)
 		require.NoError(t, a.stop())
-		assert.Equal(t, int64(4), started.Load())
-		assert.Equal(t, int64(4), stopped.Load())
-		assert.Equal(t, int64(5), claims.Load(), "of each slot, and of the membership")
-		assert.Equal(t, int64(5), releases.Load())
+		assert.Equal(t, int64(4+1), claims.Load())
+		assert.Equal(t, int64(4+1), releases.Load())
 	})
 }
 
 func TestSlotsRunOnceAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 4)
+	inWorld(t, 4, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		after(time.Second)
 		require.ErrorIs(t, a.Run(t.Context()), leaderelect.ErrRunning)
@@ -546,7 +470,6 @@ func TestSlotsRunOnceAtATime(t *testing.T) {
 		a.start()
 		after(time.Second)
 		assert.Len(t, a.Owned(), 4)
-		w.checkNow(t)
 	})
 }
 
@@ -573,4 +496,31 @@ func TestConfigErrorNamesEveryField(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	assert.Less(t, s.Slot("any"), 64)
+}
+
+func TestRestoredRecordWithRaisedTermDoesNotMakeTwoOwners(t *testing.T) {
+	eachMode(t, 3, func(t *testing.T, w *world, mode func(*shard.Config)) {
+		one, two := w.join(t, "a", mode), w.join(t, "b", mode)
+		w.settle(t, 4*retry, one, two)
+		after(calm)
+		if len(one.Owned()) > len(two.Owned()) {
+			one, two = two, one
+		}
+		from, to := fmt.Sprint("shards/slot/", one.Owned()[0]), fmt.Sprint("shards/slot/", two.Owned()[0])
+		old, err := w.store.Get(t.Context(), from)
+		require.NoError(t, err)
+		have, err := w.store.Get(t.Context(), to)
+		require.NoError(t, err)
+		var rec map[string]any
+		require.NoError(t, json.Unmarshal(old.Value, &rec))
+		require.Equal(t, one.name, rec["holder"])
+		rec["term"] = have.Term + 3
+		value, err := json.Marshal(rec)
+		require.NoError(t, err)
+		w.store.Put(leaderelect.Entry{Key: to, Value: value, Term: have.Term + 3})
+		after(lease)
+		w.checkNow(t)
+		assert.Equal(t, 2, ownedTogether(t, one, two), "the slot has no owner for a lease")
+		w.settle(t, 4*retry, one, two)
+	})
 }

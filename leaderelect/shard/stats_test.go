@@ -16,8 +16,7 @@ import (
 )
 
 func TestStatsReportOwnedSlotsAndDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 16)
+	inWorld(t, 16, func(t *testing.T, w *world) {
 		a := w.join(t, "a", nil)
 		assert.Equal(t, shard.Stats{Slots: 16}, a.Stats())
 		after(100 * time.Millisecond)

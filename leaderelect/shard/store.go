@@ -5,7 +5,6 @@ import (
 	"iter"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
-	"github.com/setpoint-go/setpoint/leaderelect/internal/lease"
 )
 
 // Lister is a [leaderelect.LeaseStore] that reads many records at once. [Slots] need it.
@@ -15,43 +14,19 @@ type Lister interface {
 	List(ctx context.Context, prefix string) ([]leaderelect.Entry, error)
 }
 
-// linked returns s as a store that carries a link to its elector.
-func linked(s leaderelect.LeaseStore, link *lease.Link) leaderelect.LeaseStore {
-	plain := linkedStore{s, link}
-	if w, ok := s.(leaderelect.Watcher); ok {
-		return linkedWatcher{plain, w}
-	}
-	return plain
-}
-
-// linkedStore is a store that carries a link.
-type linkedStore struct {
-	leaderelect.LeaseStore
-	link *lease.Link
-}
-
-// Link returns the link: see [lease.Linked].
-func (s linkedStore) Link() *lease.Link { return s.link }
-
-// linkedWatcher is a linkedStore that watches.
-type linkedWatcher struct {
-	linkedStore
-	leaderelect.Watcher
-}
-
-// told is a store whose watches report the records that peers has read. So the electors of all slots share one read, in a
-// store that cannot watch.
-type told struct {
+// listed is a store that cannot watch by itself. Its watches report the records that peers has listed, so the electors of all
+// slots share one read.
+type listed struct {
 	leaderelect.LeaseStore
 	peers *peers
 }
 
-// Watch yields the record whenever peers has read another version.
-func (s told) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
+// Watch yields the record whenever peers has listed another version.
+func (s listed) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		version, first := "", true
 		for ctx.Err() == nil {
-			changed := s.peers.changed.Wait()
+			changed := s.peers.changed.Next()
 			s.peers.mu.Lock()
 			e, read := s.peers.entries[key], s.peers.seen != nil
 			s.peers.mu.Unlock()

@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/memlease"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
@@ -48,11 +50,11 @@ type replica struct {
 	err    error
 
 	// world.mu guards the following.
-	dark  time.Time       // until then its calls stall
-	drain time.Duration   // how long work continues after it was revoked
-	inner map[int]int     // work that has begun, by slot
-	fails map[int]bool    // slots for which OnAcquired fails
-	deaf  map[string]bool // keys of records that it cannot write
+	dark       time.Time       // until then its calls stall
+	drain      time.Duration   // how long work continues after it was revoked
+	inner      map[int]int     // work that has begun, by slot
+	fails      map[int]bool    // slots for which OnAcquired fails
+	unwritable map[string]bool // keys of records that it cannot write
 }
 
 func newWorld(t testing.TB, slots int) *world {
@@ -66,6 +68,22 @@ func newWorld(t testing.TB, slots int) *world {
 		}
 	})
 	return w
+}
+
+// inWorld runs a test in a bubble, with a world of so many slots, and checks at the end that nothing has happened that must not.
+func inWorld(t *testing.T, slots int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, slots)
+		f(t, w)
+		w.checkNow(t)
+	})
+}
+
+// subWorld is inWorld for a subtest.
+func subWorld(t *testing.T, name string, slots int, f func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inWorld(t, slots, f) })
 }
 
 // join adds a replica and runs it.
@@ -93,9 +111,9 @@ func (w *world) join(t testing.TB, name string, change func(*shard.Config)) *rep
 	return r
 }
 
-// telling makes a replica watch.
-func telling(cfg *shard.Config) {
-	cfg.Lease.Store = tellingLink{cfg.Lease.Store.(shardLink)}
+// watching makes a replica watch.
+func watching(cfg *shard.Config) {
+	cfg.Lease.Store = watchingLink{cfg.Lease.Store.(shardLink)}
 }
 
 func (r *replica) start() {
@@ -160,10 +178,10 @@ func (r *replica) onRevoked(slot int, _ error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at[slot] != r {
-		w.violateLocked("%s is told that slot %d was revoked, which it did not have", r.name, slot)
+		w.violateLocked("%s revokes slot %d, which it did not have", r.name, slot)
 	}
 	if r.inner[slot] > 0 {
-		w.violateLocked("%s is told that slot %d was revoked during its work", r.name, slot)
+		w.violateLocked("%s revokes slot %d during its work", r.name, slot)
 	}
 	w.at[slot] = nil
 }
@@ -245,12 +263,12 @@ func (l shardLink) call(ctx context.Context, count *int) error {
 	return wait.Sleep(ctx, latency)
 }
 
-// isDeaf reports whether the replica cannot write a record.
-func (l shardLink) isDeaf(key string) bool {
+// cannotWrite reports whether the replica cannot write a record.
+func (l shardLink) cannotWrite(key string) bool {
 	w := l.replica.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return l.replica.deaf[key]
+	return l.replica.unwritable[key]
 }
 
 func (l shardLink) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
@@ -261,7 +279,7 @@ func (l shardLink) Get(ctx context.Context, key string) (leaderelect.Entry, erro
 }
 
 func (l shardLink) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if l.isDeaf(e.Key) {
+	if l.cannotWrite(e.Key) {
 		return leaderelect.Entry{}, errExpected
 	}
 	if err := l.call(ctx, &l.replica.world.writes); err != nil {
@@ -271,7 +289,7 @@ func (l shardLink) Create(ctx context.Context, e leaderelect.Entry) (leaderelect
 }
 
 func (l shardLink) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.Entry, error) {
-	if l.isDeaf(e.Key) {
+	if l.cannotWrite(e.Key) {
 		return leaderelect.Entry{}, errExpected
 	}
 	if err := l.call(ctx, &l.replica.world.writes); err != nil {
@@ -287,10 +305,10 @@ func (l shardLink) List(ctx context.Context, prefix string) ([]leaderelect.Entry
 	return l.replica.world.store.List(ctx, prefix)
 }
 
-// tellingLink is a shardLink that watches. It tells nothing while it is cut.
-type tellingLink struct{ shardLink }
+// watchingLink is a shardLink that watches. It reports nothing while it is cut.
+type watchingLink struct{ shardLink }
 
-func (l tellingLink) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
+func (l watchingLink) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Entry, error] {
 	return func(yield func(leaderelect.Entry, error) bool) {
 		for e, err := range l.replica.world.store.Watch(ctx, key) {
 			l.replica.world.mu.Lock()
@@ -330,3 +348,37 @@ func ownedTogether(t testing.TB, replicas ...*replica) int {
 
 // rest waits until everything waits.
 func rest() { synctest.Wait() }
+
+// The durations of the tests: the defaults.
+const (
+	lease   = 15 * time.Second
+	renew   = 10 * time.Second
+	retry   = 2 * time.Second
+	request = 2500 * time.Millisecond
+	latency = 2 * time.Millisecond
+)
+
+// modelRetry is the RetryPeriod of the model: longer, so that there are fewer calls.
+const modelRetry = 4 * time.Second
+
+// modelVariable makes the model run 2,000 schedules.
+const modelVariable = "LEADERELECT_MODEL"
+
+var errExpected = errors.New("failed on purpose")
+
+// after lets d pass.
+func after(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func effort(few, all int) int { return looptest.Effort(modelVariable, few, all) }
+
+// termOf returns the term of the leadership of ctx.
+func termOf(ctx context.Context) uint64 {
+	l, ok := leaderelect.FromContext(ctx)
+	if !ok {
+		return 0
+	}
+	return l.Term()
+}

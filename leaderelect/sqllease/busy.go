@@ -2,9 +2,12 @@ package sqllease
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
+	"github.com/setpoint-go/setpoint/internal/ended"
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -18,7 +21,7 @@ const (
 
 // whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because a
 // driver does not notice the end of ctx while SQLite waits. f does one statement, before which its connection holds no lock. On
-// Postgres, whileBusy calls f once. The error does not wrap the cause of ctx, which may be the answer of a store to another call.
+// Postgres, whileBusy calls f once. If ctx has ended, the error wraps its cause, unless that is the answer of a store to another call.
 func (s *Store) whileBusy(ctx context.Context, f func() error) error {
 	if s.stmt.postgres {
 		return f()
@@ -36,5 +39,8 @@ func (s *Store) whileBusy(ctx context.Context, f func() error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	return errors.Join(ctx.Err(), last)
+	return errors.Join(ended.Err(ctx, context.Cause(ctx), answers), last)
 }
+
+// answers are the errors with which a store of leases answers a call, or a database a statement.
+var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict, sql.ErrNoRows}

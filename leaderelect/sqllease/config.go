@@ -31,7 +31,8 @@ func (d Dialect) String() string {
 
 // Config configures a [Store]. The zero value is ready for Postgres.
 type Config struct {
-	// Dialect is the SQL of the database. Defaults to Postgres.
+	// Dialect is the SQL of the database. If it is that of the other database, each call and EnsureTable return an error
+	// that says so. Defaults to Postgres.
 	Dialect Dialect
 
 	// Table is the name of the table, with or without a schema and a dot before it: lower-case letters, digits, and '_'.

@@ -48,7 +48,11 @@
 //     at all. In Postgres it delays neither renewals nor other guarded transactions. In SQLite it does. A successor waits
 //     only for the transactions that were in flight when the old leader's lease ended, if they use [Store.Guard] and not
 //     [Store.GuardTerm].
-//  5. Acknowledged writes are as durable as Postgres or SQLite makes them: see [Store].
+//  5. If no call can work, the error is marked with retry.Permanent, and an elector that has never reached the lease ends
+//     with it: the table is missing (call [Store.EnsureTable]), the role has no privilege, or Config.Dialect is that of the
+//     other database. The driver's error must have a method SQLState() string (pgx, lib/pq) or Code() int
+//     (modernc.org/sqlite) for the privilege, and none for the rest.
+//  6. Acknowledged writes are as durable as Postgres or SQLite makes them: see [Store].
 //
 // The guard is mutual exclusion, not only detection, and needs no clock. [Store.Guard] says how it works.
 //

@@ -102,6 +102,8 @@ func (s *server) execute(query string, args []driver.NamedValue) (out [][]driver
 	case word == "CREATE":
 		s.table = true
 	case word == "COMMIT" || word == "ROLLBACK":
+	case strings.Contains(query, "_version"): // of one dialect; a test refuses the other
+		return [][]driver.Value{{"3"}}, nil
 	case strings.Contains(query, "pg_index"), strings.Contains(query, "pragma_index"):
 		keys := s.keys
 		if keys == nil {

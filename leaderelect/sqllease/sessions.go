@@ -37,7 +37,7 @@ import (
 //     session. A pool with a limit needs two more connections per elector, or renewals never get one. Alternatively, give
 //     the sessions a pool of their own.
 //   - A pooler such as PgBouncer works in session mode only. Avoid it if you can: it may keep the connection of a client
-//     that is gone. In transaction mode, a session is lost at the first check.
+//     that has ended. In transaction mode, a session is lost at the first check.
 //   - All electors must reach the same database of the same primary, because advisory locks belong to one database. A
 //     standby is refused.
 //   - If a machine disappears without closing its connections, its session lasts until TCP keepalives end it. A suspended
@@ -88,7 +88,7 @@ const (
 )
 
 // waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its
-// client is gone. So the wait is restarted regularly.
+// client has ended. So the wait is restarted regularly.
 const waitLimit = time.Minute
 
 // checkTimeout is how long a connection may take to answer.
@@ -158,8 +158,8 @@ func check(ctx context.Context, conn *sql.Conn, pid int64) error {
 	return nil
 }
 
-// Gone blocks while a connection holds the session, and then returns nil.
-func (s *Sessions) Gone(ctx context.Context, name string) error {
+// AwaitEnd blocks while a connection holds the session, and then returns nil.
+func (s *Sessions) AwaitEnd(ctx context.Context, name string) error {
 	for {
 		begin := time.Now()
 		err := s.await(ctx, lockOf(name))

@@ -41,14 +41,14 @@ func TestSessionEndsWithHoldersConnection(t *testing.T) {
 		s := newSessions(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		require.NoError(t, s.Gone(ctx, "a"), "no process holds it")
+		require.NoError(t, s.AwaitEnd(ctx, "a"), "no process holds it")
 		end := hold(ctx, s, "a")
 		require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
-		require.NoError(t, s.Gone(ctx, "b"), "it has a lock of its own")
+		require.NoError(t, s.AwaitEnd(ctx, "b"), "it has a lock of its own")
 
 		gone := make(chan error, 2)
 		for range cap(gone) {
-			go func() { gone <- s.Gone(ctx, "a") }() // ends with the session
+			go func() { gone <- s.AwaitEnd(ctx, "a") }() // ends with the session
 		}
 		time.Sleep(150 * time.Second)
 		require.True(t, pending(gone), "it is held")
@@ -77,7 +77,7 @@ func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
 		require.ErrorIs(t, <-end, errNetwork)
 		open, held, _ = server.counts()
 		require.Equal(t, []int{0, 0}, []int{open, held})
-		require.NoError(t, s.Gone(t.Context(), "a"))
+		require.NoError(t, s.AwaitEnd(t.Context(), "a"))
 	})
 }
 
@@ -90,7 +90,7 @@ func TestWaitForSessionContinuesAfterLimitOfFastClock(t *testing.T) {
 		defer cancel()
 		hold(ctx, s, "a")
 		gone := make(chan error, 1)
-		go func() { gone <- s.Gone(t.Context(), "a") }() // ends with the session
+		go func() { gone <- s.AwaitEnd(t.Context(), "a") }() // ends with the session
 		time.Sleep(time.Hour)
 		require.True(t, pending(gone), "a connection holds the session")
 		cancel()
@@ -108,7 +108,7 @@ func TestWaitForSessionEndsWithContext(t *testing.T) {
 		short, stop := context.WithTimeout(ctx, 90*time.Second)
 		defer stop()
 		begin := time.Now()
-		require.ErrorIs(t, s.Gone(short, "a"), context.DeadlineExceeded)
+		require.ErrorIs(t, s.AwaitEnd(short, "a"), context.DeadlineExceeded)
 		require.Equal(t, 90*time.Second, time.Since(begin))
 	})
 }
@@ -119,7 +119,7 @@ func TestStandbyIsNotQueriedForSessions(t *testing.T) {
 		s := newSessions(t, db)
 		server.is(func() { server.standby = true })
 		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
-		require.ErrorContains(t, s.Gone(t.Context(), "a"), "standby")
+		require.ErrorContains(t, s.AwaitEnd(t.Context(), "a"), "standby")
 	})
 }
 
@@ -139,11 +139,11 @@ func TestServerErrorDoesNotEndSession(t *testing.T) {
 		s := newSessions(t, db)
 		server.slow = func(string) error { return errNetwork }
 		require.ErrorIs(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), errNetwork)
-		require.ErrorIs(t, s.Gone(t.Context(), "a"), errNetwork)
+		require.ErrorIs(t, s.AwaitEnd(t.Context(), "a"), errNetwork)
 		server.slow = nil
 		require.NoError(t, db.Close())
 		require.Error(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }))
-		require.Error(t, s.Gone(t.Context(), "a"))
+		require.Error(t, s.AwaitEnd(t.Context(), "a"))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
 )
@@ -26,7 +27,8 @@ import (
 //   - A failover to an asynchronous replica loses the last writes too. An elector that has seen them notices
 //     (leaderelect.ErrStoreRegressed). Others cannot, and two may lead until the old leader's next renewal. A synchronous
 //     standby prevents that.
-//   - Set idle_in_transaction_session_timeout to LeaseDuration or less, for the role of guarded transactions. Also set
+//   - Set idle_in_transaction_session_timeout to LeaseDuration or less, for the role of guarded transactions. Without it, a
+//     leader that is suspended or cut off in such a transaction blocks its successor until it continues. Also set
 //     tcp_keepalives_idle and tcp_keepalives_interval, so that the server notices that a client's machine is gone. By
 //     default that takes two hours.
 //   - Set client_connection_check_interval (Postgres 14 and newer) to about a second. Without it, the server notices a
@@ -53,8 +55,9 @@ import (
 //   - Call Guard first in a transaction. After a read, a deferred transaction in WAL mode that is no longer current fails
 //     with SQLITE_BUSY, and has to be retried as usual.
 type Store struct {
-	db   *sql.DB
-	stmt statements
+	db    *sql.DB
+	stmt  statements
+	works atomic.Bool // a statement on the table has succeeded
 }
 
 // New returns a store in a table of db. It does not close db. The table must exist before the store is used: see
@@ -72,7 +75,7 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	e := leaderelect.Entry{Key: key}
 	var term int64
-	err := s.whileBusy(ctx, func() error {
+	err := s.call(ctx, func() error {
 		return s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
 	})
 	switch {
@@ -120,7 +123,7 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	e.Value = append([]byte{}, e.Value...) // never nil, which would be NULL
 	args := append([]any{name, int64(e.Term), e.Version, e.Value}, more...)
 	var changed int64
-	err := s.whileBusy(ctx, func() error {
+	err := s.call(ctx, func() error {
 		done, err := s.db.ExecContext(ctx, statement, args...)
 		if err == nil {
 			changed, err = done.RowsAffected()
@@ -129,7 +132,7 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	})
 	if err == nil && changed == 0 {
 		// A driver that lost its connection may have sent the statement twice, and failed with the second.
-		err = s.whileBusy(ctx, func() error {
+		err = s.call(ctx, func() error {
 			return s.db.QueryRowContext(ctx, s.stmt.has, name, e.Version).Scan(&changed)
 		})
 	}
@@ -143,7 +146,7 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 // no store has written.
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	var list []leaderelect.Entry
-	err := s.whileBusy(ctx, func() (err error) {
+	err := s.call(ctx, func() (err error) {
 		list, err = s.list(ctx, prefix)
 		return err
 	})

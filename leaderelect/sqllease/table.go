@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // DDL returns the statement that creates the table, for schema migrations.
@@ -34,6 +36,9 @@ func (s *Store) EnsureTable(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		if reason := s.wrongDialect(ctx); reason != "" {
+			err = retry.Permanent(fmt.Errorf("%s: %w", reason, err))
+		}
 		return fmt.Errorf("sqllease: check table %s: %w", s.stmt.table, err)
 	}
 	var errs []error

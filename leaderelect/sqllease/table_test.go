@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 func TestMissingTableIsCreated(t *testing.T) {
@@ -121,5 +124,132 @@ func TestCatalogReadErrorIsReturned(t *testing.T) {
 			return nil
 		}
 		require.ErrorIs(t, s.EnsureTable(t.Context()), errNetwork)
+	}
+}
+
+// stateError is an error of a driver of Postgres, and codeError one of a driver of SQLite.
+type (
+	stateError string
+	codeError  int
+)
+
+func (e stateError) Error() string    { return "SQLSTATE " + string(e) }
+func (e stateError) SQLState() string { return string(e) }
+func (e codeError) Error() string     { return fmt.Sprintf("(%d)", int(e)) }
+func (e codeError) Code() int         { return int(e) }
+
+// everyCall makes every call of a store, and returns the errors by name.
+func everyCall(s *sqllease.Store) map[string]error {
+	errs := make(map[string]error)
+	ctx := context.Background()
+	_, errs["Get"] = s.Get(ctx, "lease")
+	_, errs["Create"] = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	_, errs["Update"] = s.Update(ctx, leaderelect.Entry{Key: "lease", Version: "v", Term: 1})
+	_, errs["List"] = s.List(ctx, "")
+	return errs
+}
+
+func TestMissingTableIsAPermanentErrorThatNamesEnsureTable(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{})
+	server.table = false
+	for call, err := range everyCall(s) {
+		assert.True(t, retry.IsPermanent(err), "%s: %v", call, err)
+		assert.ErrorIs(t, err, errNoTable, call)
+		assert.ErrorContains(t, err, `there is no table "leases": call EnsureTable, or execute its DDL: `, call)
+	}
+	server.table = true
+	server.types = map[string]string{"version": "-"}
+	server.before = func(query string) error {
+		if strings.Contains(query, `FROM "leases"`) {
+			return errNetwork
+		}
+		return nil
+	}
+	_, err := s.Get(t.Context(), "lease")
+	assert.True(t, retry.IsPermanent(err))
+	assert.ErrorContains(t, err, "column version is missing, so it is not a table of leases; ")
+}
+
+func TestOnlyErrorsThatLastArePermanent(t *testing.T) {
+	for _, c := range []struct {
+		dialect sqllease.Dialect
+		err     error
+		lasts   bool
+	}{
+		{sqllease.Postgres, stateError("42P01"), true},  // undefined table
+		{sqllease.Postgres, stateError("42501"), true},  // no privilege
+		{sqllease.Postgres, stateError("42601"), true},  // syntax
+		{sqllease.Postgres, stateError("28P01"), true},  // wrong password
+		{sqllease.Postgres, stateError("3D000"), true},  // no such database
+		{sqllease.Postgres, stateError("3F000"), true},  // no such schema
+		{sqllease.Postgres, stateError("25006"), false}, // a standby
+		{sqllease.Postgres, stateError("40001"), false}, // serialization
+		{sqllease.Postgres, stateError("53300"), false}, // too many connections
+		{sqllease.Postgres, stateError("55P03"), false}, // a lock timeout
+		{sqllease.Postgres, stateError("57014"), false}, // a statement timeout
+		{sqllease.Postgres, stateError("57P01"), false}, // a shutdown
+		{sqllease.Postgres, stateError("57P03"), false}, // a start
+		{sqllease.Postgres, stateError("58030"), false}, // the disk
+		{sqllease.Postgres, stateError(""), false},
+		{sqllease.Postgres, errNetwork, false},
+		{sqllease.SQLite, codeError(1), true},     // no such table
+		{sqllease.SQLite, codeError(8), true},     // a read-only file
+		{sqllease.SQLite, codeError(14), true},    // no such directory
+		{sqllease.SQLite, codeError(26), true},    // no database
+		{sqllease.SQLite, codeError(6), false},    // a lock of this process
+		{sqllease.SQLite, codeError(10), false},   // the disk
+		{sqllease.SQLite, codeError(13), false},   // a full disk
+		{sqllease.SQLite, codeError(264), false},  // a recovery
+		{sqllease.SQLite, codeError(517), false},  // an old snapshot
+		{sqllease.SQLite, codeError(1032), false}, // a file that was replaced
+		{sqllease.SQLite, errNetwork, false},
+	} {
+		t.Run(c.err.Error(), func(t *testing.T) {
+			server, s := newStore(t, sqllease.Config{Dialect: c.dialect})
+			server.before = func(query string) error {
+				if strings.Contains(query, "pg_") || strings.Contains(query, "pragma_") {
+					return nil // the table is all right
+				}
+				return c.err
+			}
+			for call, err := range everyCall(s) {
+				assert.ErrorIs(t, err, c.err, call)
+				assert.Equal(t, c.lasts, retry.IsPermanent(err), "%s: %v", call, err)
+			}
+		})
+	}
+}
+
+func TestStoreThatHasWorkedSendsNothingMoreInAnOutage(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{})
+	_, err := s.Get(t.Context(), "lease")
+	require.ErrorIs(t, err, leaderelect.ErrNotFound)
+	sent := 0
+	server.before = func(string) error { sent++; return errNetwork }
+	_, err = s.Get(t.Context(), "lease")
+	require.ErrorIs(t, err, errNetwork)
+	require.False(t, retry.IsPermanent(err))
+	require.Equal(t, 1, sent)
+}
+
+func TestErrorOnOtherDatabaseNamesDialect(t *testing.T) {
+	for dialect, c := range map[sqllease.Dialect]struct{ only, want string }{
+		sqllease.Postgres: {"sqlite_version", "Config.Dialect is Postgres, and the database is SQLite: set Config.Dialect to sqllease.SQLite: "},
+		sqllease.SQLite:   {"current_setting", "Config.Dialect is SQLite, and the database is Postgres: set Config.Dialect to sqllease.Postgres: "},
+	} {
+		server, s := newStore(t, sqllease.Config{Dialect: dialect})
+		server.before = func(query string) error {
+			if strings.Contains(query, c.only) {
+				return nil
+			}
+			return errNoTable
+		}
+		errs := everyCall(s)
+		errs["EnsureTable"] = s.EnsureTable(t.Context())
+		for call, err := range errs {
+			assert.ErrorContains(t, err, c.want, call)
+			assert.ErrorIs(t, err, errNoTable, call)
+			assert.True(t, retry.IsPermanent(err), call)
+		}
 	}
 }

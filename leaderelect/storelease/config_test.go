@@ -10,6 +10,6 @@ import (
 
 func TestNewPanicsWithoutStore(t *testing.T) {
 	require.PanicsWithValue(t, "storelease: New: the store of records is nil", func() {
-		_, _ = storelease.New(nil, storelease.Config{})
+		storelease.New(nil, storelease.Config{})
 	})
 }

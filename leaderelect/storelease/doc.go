@@ -3,9 +3,9 @@
 //
 // # Usage
 //
-//	db, err := store.NewMemory(store.MemoryConfig{}) // or your database
+//	db := store.NewMemory(store.MemoryConfig{}) // or your database
 //	records, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
-//	leases, err := storelease.New(records, storelease.Config{})
+//	leases := storelease.New(records, storelease.Config{})
 //	...
 //	elector, err := leaderelect.New(leaderelect.Config{
 //		Store: leases,
@@ -33,7 +33,7 @@
 // The database does not check a write without a term. A lease whose key is not UTF-8, or contains NUL, fences nothing.
 //
 // The Prefix and the key of a lease together have at most backend.MaxKey bytes. In the key, a percent sign, a NUL, and each byte that is not
-// ASCII count three times.
+// ASCII count three times. An elector with a longer key ends with store.ErrInvalid, which is marked with retry.Permanent.
 //
 // If the object of a lease does not decode, because it was edited by hand for example, no elector takes the lease until the
 // object is deleted.

@@ -14,11 +14,7 @@ import (
 // The lease is in the same database as the leader's data. After a takeover, the database refuses late writes of the earlier
 // leader.
 func ExampleStore() {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	records, err := store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{})
 	if err != nil {
 		fmt.Println(err)
@@ -30,11 +26,7 @@ func ExampleStore() {
 		return
 	}
 	var leaders []context.Context
-	leases, err := storelease.New(records, storelease.Config{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	leases := storelease.New(records, storelease.Config{})
 	elector, err := leaderelect.New(leaderelect.Config{
 		Store:  leases,
 		Key:    "shop",

@@ -14,6 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/ended"
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -33,13 +34,12 @@ type Store struct {
 	cfg     Config
 }
 
-// New returns a store that keeps each lease in an object of records. The error is always nil, because every Config is
-// valid. New panics if records is nil.
-func New(records store.Store[Record], cfg Config) (*Store, error) {
+// New returns a store that keeps each lease in an object of records. New panics if records is nil.
+func New(records store.Store[Record], cfg Config) *Store {
 	if records == nil {
 		panic("storelease: New: the store of records is nil")
 	}
-	return &Store{records: records, cfg: cfg.withDefaults()}, nil
+	return &Store{records: records, cfg: cfg.withDefaults()}
 }
 
 // Get returns the record, or leaderelect.ErrNotFound.
@@ -49,7 +49,7 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	case errors.Is(err, store.ErrNotFound):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, leaderelect.ErrNotFound)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, ended.Err(ctx, err, answers))
+		return leaderelect.Entry{}, fmt.Errorf("storelease: get %q: %w", key, failed(ctx, err))
 	}
 	return entryOf(key, o), nil
 }
@@ -63,7 +63,7 @@ func (s *Store) Create(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrExists):
 		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, leaderelect.ErrConflict)
 	case err != nil:
-		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, ended.Err(ctx, err, answers))
+		return leaderelect.Entry{}, fmt.Errorf("storelease: create %q: %w", e.Key, failed(ctx, err))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -77,7 +77,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	version, err := strconv.ParseUint(e.Version, 10, 64)
 	if err != nil || strconv.FormatUint(version, 10) != e.Version {
 		if ctx.Err() != nil {
-			return fail(ctx.Err())
+			return fail(ended.Err(ctx, context.Cause(ctx), answers))
 		}
 		return fail(leaderelect.ErrConflict) // this store never returns such a version
 	}
@@ -90,7 +90,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNotFound):
 		return fail(leaderelect.ErrConflict)
 	case err != nil:
-		return fail(ended.Err(ctx, err, answers))
+		return fail(failed(ctx, err))
 	}
 	return entryOf(e.Key, o), nil
 }
@@ -100,7 +100,7 @@ func (s *Store) Update(ctx context.Context, e leaderelect.Entry) (leaderelect.En
 func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, error) {
 	found, err := s.records.Select(ctx, store.Selector{Prefix: s.cfg.Prefix + escape(prefix)})
 	if err != nil {
-		return nil, fmt.Errorf("storelease: list %q: %w", prefix, err)
+		return nil, fmt.Errorf("storelease: list %q: %w", prefix, failed(ctx, err))
 	}
 	var list []leaderelect.Entry
 	for _, o := range found.Items {
@@ -134,7 +134,7 @@ func (s *Store) Watch(ctx context.Context, key string) iter.Seq2[leaderelect.Ent
 var errLeft = errors.New("left")
 
 // watchOnce yields the current record and its changes, until the watch of the store ends.
-func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect.Entry) bool) error {
+func (s *Store) watchOnce(ctx context.Context, key string, yield func(leaderelect.Entry) bool) error {
 	name := s.cfg.Prefix + escape(key)
 	found, err := s.records.Select(ctx, store.Selector{Prefix: name})
 	if err != nil {
@@ -146,13 +146,12 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 			now = entryOf(key, o)
 		}
 	}
-	for _, o := range found.Unread {
-		if o.Key == name { // it is there, so it must not be reported as missing
-			_, err := s.records.Get(ctx, name)
-			return err
+	for _, unread := range found.Unread {
+		if unread.Object.Key == name { // it is there, so it must not be reported as missing
+			return unread.Err
 		}
 	}
-	if !tell(now) {
+	if !yield(now) {
 		return errLeft
 	}
 	for event, err := range s.records.WatchSelected(ctx, store.Selector{Prefix: name}, found.Version) {
@@ -162,11 +161,14 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 		if event.Type == informer.Bookmark || event.Object.Key != name {
 			continue
 		}
+		if event.Type == informer.Unreadable {
+			return event.Err
+		}
 		now := leaderelect.Entry{Key: key}
 		if event.Type != informer.Deleted {
 			now = entryOf(key, event.Object)
 		}
-		if !tell(now) {
+		if !yield(now) {
 			return errLeft
 		}
 	}
@@ -175,6 +177,15 @@ func (s *Store) watchOnce(ctx context.Context, key string, tell func(leaderelect
 
 // answers are the errors with which a store of leases answers a call.
 var answers = []error{leaderelect.ErrNotFound, leaderelect.ErrConflict}
+
+// failed returns the error of a call of the store, for a caller that would take the cause of ctx for an answer. If no call for this key
+// can succeed, because the key is too long for example, the error is marked with retry.Permanent.
+func failed(ctx context.Context, err error) error {
+	if errors.Is(err, store.ErrInvalid) && ctx.Err() == nil {
+		return retry.Permanent(err)
+	}
+	return ended.Err(ctx, err, answers)
+}
 
 // objectOf returns the object for e.
 func (s *Store) objectOf(e leaderelect.Entry, version informer.Version) store.Object[Record] {

@@ -18,6 +18,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/storelease"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -33,12 +34,12 @@ func TestStoreConformsToLeaseStore(t *testing.T) {
 	for name, history := range map[string]int{"with a history": 0, "that forgets at once": -1} {
 		t.Run(name, func(t *testing.T) {
 			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-				db := must(store.NewMemory(store.MemoryConfig{History: history}))
+				db := store.NewMemory(store.MemoryConfig{History: history})
 				lossy := &lossy{Store: records(t, db)}
 				return leasetest.Backend{
-					Store: must(storelease.New(lossy, storelease.Config{Unfenced: true})),
+					Store: storelease.New(lossy, storelease.Config{Unfenced: true}),
 					Reopen: func() leaderelect.LeaseStore {
-						return must(storelease.New(records(t, db), storelease.Config{Unfenced: true}))
+						return storelease.New(records(t, db), storelease.Config{Unfenced: true})
 					},
 					Delete:   func(key string) { require.NoError(t, errOf(lossy.Delete(context.Background(), "lease/"+key))) },
 					CutReply: func() { lossy.cut = true },
@@ -83,8 +84,8 @@ func (s *lossy) WatchSelected(ctx context.Context, sel store.Selector, after inf
 }
 
 func TestWatchReturnsStoreError(t *testing.T) {
-	failing := failing{records(t, must(store.NewMemory(store.MemoryConfig{})))}
-	s := must(storelease.New(failing, storelease.Config{}))
+	failing := failing{records(t, store.NewMemory(store.MemoryConfig{}))}
+	s := storelease.New(failing, storelease.Config{})
 	var got []error
 	for e, err := range s.Watch(context.Background(), "lease") {
 		if err == nil {
@@ -115,7 +116,7 @@ func (failing) WatchSelected(context.Context, store.Selector, informer.Version) 
 func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
+		s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
 		for _, key := range []string{"lease-2", "lease/", "leas"} {
 			_, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 5})
 			require.NoError(t, err)
@@ -145,11 +146,11 @@ func TestWatchIgnoresKeysWithSamePrefix(t *testing.T) {
 
 func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		var began []time.Time
 		elector := func() *leaderelect.Elector {
 			e, err := leaderelect.New(leaderelect.Config{
-				Store: must(storelease.New(records(t, db), storelease.Config{})), Key: "lease", Identity: "test",
+				Store: storelease.New(records(t, db), storelease.Config{}), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler), ReleaseOnCancel: true,
 				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
 					began = append(began, time.Now())
@@ -182,10 +183,10 @@ func TestFollowersTakeOverImmediatelyAfterRelease(t *testing.T) {
 
 func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 	ctx := context.Background()
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	things, err := store.Open[string](db, "things", store.Config[string]{})
 	require.NoError(t, err)
-	s := must(storelease.New(records(t, db), storelease.Config{}))
+	s := storelease.New(records(t, db), storelease.Config{})
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 1))
@@ -201,9 +202,9 @@ func TestTakeoverFencesDatabaseBeforeFirstWrite(t *testing.T) {
 
 // Every leader of two leases, in any order of takeovers, writes to one database under its context.
 func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	things := must(store.Open[string](db, "things", store.Config[string]{}))
-	leases := must(storelease.New(records(t, db), storelease.Config{}))
+	leases := storelease.New(records(t, db), storelease.Config{})
 	var old []context.Context
 	lead := func(lease string) {
 		elector, err := leaderelect.New(leaderelect.Config{
@@ -237,10 +238,10 @@ func TestLeadersOfTwoLeasesDoNotFenceEachOther(t *testing.T) {
 
 func TestFencedUpdateIsNoConflict(t *testing.T) {
 	ctx := context.Background()
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	things, err := store.Open[string](db, "things", store.Config[string]{})
 	require.NoError(t, err)
-	s := must(storelease.New(records(t, db), storelease.Config{}))
+	s := storelease.New(records(t, db), storelease.Config{})
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
 	require.NoError(t, err)
 	_, err = things.Create(ctx, store.Object[string]{Key: "a"}, store.IfTerm("lease", 7)) // of another leader
@@ -252,14 +253,14 @@ func TestFencedUpdateIsNoConflict(t *testing.T) {
 
 func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		things, err := store.Open[string](db, "things", store.Config[string]{})
 		require.NoError(t, err)
 		all := records(t, db)
 		var terms []uint64
 		lead := func() {
 			elector, err := leaderelect.New(leaderelect.Config{
-				Store: must(storelease.New(all, storelease.Config{})), Key: "lease", Identity: "test",
+				Store: storelease.New(all, storelease.Config{}), Key: "lease", Identity: "test",
 				Logger: slog.New(slog.DiscardHandler),
 				OnStartedLeading: func(ctx context.Context, l *leaderelect.Leadership) error {
 					terms = append(terms, l.Term())
@@ -284,8 +285,8 @@ func TestDeletedRecordDoesNotBlockDatabase(t *testing.T) {
 // Nobody can read or replace such a record by the key that List would return.
 func TestListLeavesOutObjectsThatAreNoLeases(t *testing.T) {
 	ctx := context.Background()
-	kept := records(t, must(store.NewMemory(store.MemoryConfig{})))
-	s := must(storelease.New(kept, storelease.Config{}))
+	kept := records(t, store.NewMemory(store.MemoryConfig{}))
+	s := storelease.New(kept, storelease.Config{})
 	for _, key := range []string{"lease/%41", "lease/%c3%a4", "lease/%", "other/a"} {
 		_, err := kept.Create(ctx, store.Object[storelease.Record]{Key: key})
 		require.NoError(t, err)
@@ -302,23 +303,23 @@ func TestListLeavesOutObjectsThatAreNoLeases(t *testing.T) {
 func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		_, err := db.Transact(ctx, "leases", "lease/shop", nil, func(have backend.Record) (*backend.Record, error) {
 			have.Meta, have.Value = []byte(`{"uid":"u1","generation":1}`), []byte(`"edited by hand"`)
 			return &have, nil
 		})
 		require.NoError(t, err)
 		quiet := slog.New(slog.DiscardHandler)
-		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{Logger: quiet}))
+		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{}))
 		elector := must(leaderelect.New(leaderelect.Config{
-			Store: must(storelease.New(kept, storelease.Config{})), Key: "shop", Identity: "test", Logger: quiet,
+			Store: storelease.New(kept, storelease.Config{}), Key: "shop", Identity: "test", Logger: quiet,
 			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil },
 		}))
 		ended := make(chan error)
 		go func() { ended <- elector.Run(ctx) }() // ends with ctx
 		time.Sleep(time.Hour)
 		assert.False(t, elector.IsLeader())
-		assert.ErrorIs(t, elector.Check(0), store.ErrDecode)
+		assert.ErrorIs(t, elector.Check(), store.ErrDecode)
 		_, err = kept.Delete(ctx, "lease/shop")
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
@@ -330,7 +331,7 @@ func TestLeaseOfUndecodableObjectIsTakenAfterItsDeletion(t *testing.T) {
 
 func TestInvalidVersionIsAConflict(t *testing.T) {
 	ctx := context.Background()
-	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
+	s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
 	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease"})
 	require.NoError(t, err)
 	for _, version := range []string{"", "0", "0" + e.Version, "+" + e.Version, e.Version + " ", "one", "-1"} {
@@ -343,7 +344,7 @@ func TestInvalidVersionIsAConflict(t *testing.T) {
 // Such a key is no name of a lease in the database, so its term cannot fence.
 func TestLeaseThatFencesNothingIsUpdated(t *testing.T) {
 	ctx := context.Background()
-	s := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{}))
+	s := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{})
 	for _, key := range []string{"", "\x80", "a\xff", "a\x00b"} {
 		e, err := s.Create(ctx, leaderelect.Entry{Key: key, Term: 1})
 		require.NoError(t, err, "%q", key)
@@ -392,7 +393,7 @@ func TestErrorsOfStoreAreWrapped(t *testing.T) {
 		{"the end", ended, context.Cause(ended), context.Canceled},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := must(storelease.New(silent{err: tt.err}, storelease.Config{}))
+			s := storelease.New(silent{err: tt.err}, storelease.Config{})
 			_, getErr := s.Get(tt.ctx, "lease")
 			_, createErr := s.Create(tt.ctx, leaderelect.Entry{Key: "lease", Term: 1})
 			_, updateErr := s.Update(tt.ctx, leaderelect.Entry{Key: "lease", Term: 1, Version: "1"})
@@ -403,7 +404,7 @@ func TestErrorsOfStoreAreWrapped(t *testing.T) {
 			}
 		})
 	}
-	s := must(storelease.New(silent{err: errNetwork}, storelease.Config{}))
+	s := storelease.New(silent{err: errNetwork}, storelease.Config{})
 	_, err := s.List(context.Background(), "")
 	require.ErrorIs(t, err, errNetwork)
 	for _, err := range s.Watch(context.Background(), "lease") {
@@ -413,14 +414,14 @@ func TestErrorsOfStoreAreWrapped(t *testing.T) {
 
 func TestWatchReportsDeletionAndStopsWithItsLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		_, err := db.Transact(t.Context(), "leases", "lease/lease-2", nil, func(have backend.Record) (*backend.Record, error) {
 			have.Meta, have.Value = []byte(`{"uid":"u1","generation":1}`), []byte(`"edited by hand"`)
 			return &have, nil
 		})
 		require.NoError(t, err)
-		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{Logger: slog.New(slog.DiscardHandler)}))
-		s := must(storelease.New(kept, storelease.Config{}))
+		kept := must(store.Open[storelease.Record](db, "leases", store.Config[storelease.Record]{}))
+		s := storelease.New(kept, storelease.Config{})
 		e, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
 		require.NoError(t, err)
 		var seen []leaderelect.Entry
@@ -445,8 +446,8 @@ func TestWatchReportsDeletionAndStopsWithItsLoop(t *testing.T) {
 func errOf[T any](_ store.Object[T], err error) error { return err }
 
 func TestRenewalRemovesWhatOthersAddToObject(t *testing.T) {
-	rec := records(t, must(store.NewMemory(store.MemoryConfig{})))
-	leases := must(storelease.New(rec, storelease.Config{}))
+	rec := records(t, store.NewMemory(store.MemoryConfig{}))
+	leases := storelease.New(rec, storelease.Config{})
 	have, err := leases.Create(t.Context(), leaderelect.Entry{Key: "a", Term: 1})
 	require.NoError(t, err)
 	o, err := rec.Get(t.Context(), "lease/a")
@@ -468,13 +469,14 @@ func TestRenewalRemovesWhatOthersAddToObject(t *testing.T) {
 }
 
 func TestKeyMayBeAsLongAsThatOfAnObject(t *testing.T) {
-	leases := must(storelease.New(records(t, must(store.NewMemory(store.MemoryConfig{}))), storelease.Config{Prefix: "p/"}))
+	leases := storelease.New(records(t, store.NewMemory(store.MemoryConfig{})), storelease.Config{Prefix: "p/"})
 	room := backend.MaxKey - len("p/")
 	for _, key := range []string{strings.Repeat("k", room), strings.Repeat("%", room/3), strings.Repeat("é", room/6)} {
 		_, err := leases.Create(t.Context(), leaderelect.Entry{Key: key, Term: 1})
 		require.NoError(t, err)
 		_, err = leases.Create(t.Context(), leaderelect.Entry{Key: key + key[:2] + "kkk", Term: 1})
-		require.Error(t, err)
+		require.ErrorIs(t, err, store.ErrInvalid)
+		require.True(t, retry.IsPermanent(err), "an elector with this key can never lead: %v", err)
 		require.NotErrorIs(t, err, leaderelect.ErrConflict)
 	}
 }

@@ -14,14 +14,15 @@
 //
 // # Metrics
 //
-// The first group has the names, types, labels, and buckets of client-go's workqueue and leader election, and of controller-runtime, so
-// their dashboards and alerts work. The other names begin with setpoint_.
+// The first group has the names, types, labels, help texts, and buckets of controller-runtime and of its workqueues and leader election, so
+// their dashboards and alerts work. The other names begin with setpoint_. In a process that also runs controller-runtime, pass its registry,
+// metrics.Registry, to New: the series of both are in the same metrics.
 //
 //	metric                                               type       labels           says
 //	------                                               ----       ------           ----
-//	workqueue_depth                                      gauge      controller,name  keys that are ready, or will be when they are done
+//	workqueue_depth                                      gauge      controller,name,priority  keys that are ready, or will be when they are done
 //	workqueue_adds_total                                 counter    controller,name  additions that made a key ready
-//	workqueue_queue_duration_seconds                     histogram  controller,name  how long keys were ready before a worker took them
+//	workqueue_queue_duration_seconds                     histogram  controller,name  how long keys waited for a worker, since they were added
 //	workqueue_work_duration_seconds                      histogram  controller,name  how long keys were in process
 //	workqueue_unfinished_work_seconds                    gauge      controller,name  age of all keys in process, added up
 //	workqueue_longest_running_processor_seconds          gauge      controller,name  age of the oldest key in process
@@ -36,6 +37,7 @@
 //	leader_election_master_status                        gauge      name             1 while this process may act as the leader
 //
 //	setpoint_workqueue_oldest_ready_seconds              gauge      controller,name  age of the oldest ready key
+//	setpoint_workqueue_paused                            gauge      controller,name  1 between Pause and Resume
 //	setpoint_workqueue_parked_keys                       gauge      controller,name  keys that were given up
 //	setpoint_workqueue_delayed_keys                      gauge      controller,name  keys that have a wake-up, a backoff, or a quiet time
 //	setpoint_controller_reconciles_total                 counter    controller,outcome   reconciles by controller.Outcome, in lower case
@@ -46,6 +48,8 @@
 //	setpoint_controller_unmapped_objects                 gauge      controller       objects whose mapping to keys has failed
 //	setpoint_controller_paused                           gauge      controller       1 between Pause and Resume
 //	setpoint_informer_objects                            gauge      informer         objects in the cache
+//	setpoint_informer_unread_objects                     gauge      informer         objects whose current state could not be read
+//	setpoint_informer_missing_records                    gauge      informer         records whose keys could not be read
 //	setpoint_informer_version                            gauge      informer         version that the cache has reached
 //	setpoint_informer_silent_seconds                     gauge      informer         time since the last list, event, or bookmark
 //	setpoint_informer_watching                           gauge      informer         1 while a watch is open
@@ -62,16 +66,15 @@
 //	setpoint_slots_members                               gauge      name             replicas that take part
 //	setpoint_events_recorded_total                       counter    recorder         events, with repeats
 //	setpoint_events_limited_total                        counter    recorder         events that were dropped by the limit per object
-//	setpoint_events_untold_total                         counter    recorder         repeats that were passed to no sink
+//	setpoint_events_untold_total                         counter    recorder         repeats that were counted and not passed on at once
 //	setpoint_events_waiting                              gauge      recorder,sink    events that wait for the sink "write" or "store"
 //	setpoint_events_delivered_total                      counter    recorder,sink    events that the sink has taken
 //	setpoint_events_merged_total                         counter    recorder,sink    events that were merged while they waited
 //	setpoint_events_dropped_total                        counter    recorder,sink    events that were dropped because too many waited
 //	setpoint_events_failed_total                         counter    recorder,sink    events that the sink has refused in all attempts
 //	setpoint_store_fenced_writes_total                   counter    backend,kind     writes refused because a later leader has written
-//	setpoint_store_undecodable_records                   gauge      backend,kind     records that were met and do not decode
 //	setpoint_feature_enabled                             gauge      name,stage       1 while the feature is enabled
-//	setpoint_manager_stage                               gauge      stage            1 for the stage of the manager
+//	setpoint_manager_state                               gauge      state            1 for the state of the manager
 //	setpoint_manager_parts                               gauge      kind,state       parts and informers
 //	setpoint_manager_part_restarts_total                 counter    kind,part        restarts after failures
 //

@@ -43,10 +43,10 @@ func ExampleNew() {
 	orders.Add(7)
 
 	err = testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP workqueue_depth Keys that are ready, or will be when they are done.
+# HELP workqueue_depth Current depth of workqueue by workqueue and priority
 # TYPE workqueue_depth gauge
-workqueue_depth{controller="",name="orders"} 1
-workqueue_depth{controller="sites",name="sites"} 2
+workqueue_depth{controller="orders",name="orders",priority="0"} 1
+workqueue_depth{controller="sites",name="sites",priority="0"} 2
 `), "workqueue_depth")
 	fmt.Println("the scrape differs:", err)
 	n, err := testutil.GatherAndCount(reg, "workqueue_depth", "controller_runtime_reconcile_total")

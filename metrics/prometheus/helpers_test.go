@@ -33,7 +33,7 @@ type site struct{ Servers int }
 // newStore returns the store of a kind.
 func newStore(db *store.Memory, kind string) store.Store[site] {
 	n := 0
-	return must(store.Open(db, kind, store.Config[site]{Logger: quiet, NewUID: func() string { n++; return fmt.Sprint(kind, n) }}))
+	return must(store.Open(db, kind, store.Config[site]{NewUID: func() string { n++; return fmt.Sprint(kind, n) }}))
 }
 
 // noop reconciles nothing.

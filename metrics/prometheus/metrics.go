@@ -43,24 +43,21 @@ type part struct {
 // Several managers may share a registry. If two parts have the same name, their series are merged: counters and most gauges are added. To
 // keep them apart, pass [prometheus.WrapRegistererWith] with a label for each manager.
 //
-// A nil m has no parts: see [Metrics.Add]. If m is already in reg, New returns an error that wraps [ErrExists]. If reg already has a
+// reg may be the registry of controller-runtime, or another one that has metrics of client-go or controller-runtime with the same help text and
+// labels: the series of both are in the same metrics.
+//
+// A nil m has no parts: see [Metrics.Add]. If m is already in reg, New returns an error that wraps [ErrExists]. If reg has another
 // metric with one of these names, New returns the error of reg. It panics if reg is nil.
 func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 	if reg == nil {
 		panic("prometheus: New called with a nil registerer")
 	}
 	for {
-		c := newCollector()
-		x := &Metrics{registry: reg, collector: c, manager: m}
-		err := c.join(x)
-		if err == nil {
-			err = reg.Register(c)
-		}
-		var there prometheus.AlreadyRegisteredError
-		if errors.As(err, &there) {
-			if c, ok := there.ExistingCollector.(*collector); ok {
-				x.collector = c
-				err = c.join(x)
+		x := &Metrics{registry: reg, manager: m}
+		err := x.register(newCollector(false))
+		if err != nil && !errors.Is(err, ErrExists) && !errors.Is(err, errGone) {
+			if err = findKubernetes(reg); err == nil {
+				err = x.register(newCollector(true))
 			}
 		}
 		switch {
@@ -71,6 +68,45 @@ func New(reg prometheus.Registerer, m *manager.Manager) (*Metrics, error) {
 		}
 		return x, nil
 	}
+}
+
+// register adds x to c and registers c, or adds x to the collector that is in the registry already.
+func (x *Metrics) register(c *collector) error {
+	x.collector = c
+	err := c.join(x)
+	if err == nil {
+		err = x.registry.Register(c)
+	}
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		if c, ok := there.ExistingCollector.(*collector); ok {
+			x.collector = c
+			return c.join(x)
+		}
+	}
+	if err == nil && c.guest {
+		err = x.registry.Register(unchecked{c})
+	}
+	return err
+}
+
+// findKubernetes returns an error unless reg has or accepts each metric of Kubernetes with the help text and the labels that it has here.
+func findKubernetes(reg prometheus.Registerer) error {
+	for _, f := range newFamilies().all {
+		if f.isOwn() {
+			continue
+		}
+		probe := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: f.name, Help: f.help}, f.labels)
+		err := reg.Register(probe)
+		var there prometheus.AlreadyRegisteredError
+		switch {
+		case err == nil:
+			reg.Unregister(probe)
+		case !errors.As(err, &there):
+			return err
+		}
+	}
+	return nil
 }
 
 // Add adds a part that the manager does not run, under a name that becomes its label: a *workqueue.Queue, a
@@ -94,7 +130,8 @@ func (x *Metrics) Add(name string, p any) error {
 	return nil
 }
 
-// Unregister removes everything that x exports from the registry. Calling it again has no effect.
+// Unregister removes everything that x exports from the registry. Calling it again has no effect. If the registry also has metrics of client-go or
+// controller-runtime, an empty collector stays.
 func (x *Metrics) Unregister() {
 	if x.collector.leave(x) {
 		x.registry.Unregister(x.collector)
@@ -114,8 +151,12 @@ func same(a, b any) bool {
 }
 
 // collector collects for all Metrics of a registry, because a registry accepts a name only once.
+//
+// A guest shares the metrics of Kubernetes with another collector. A registry refuses a second collector that describes them. So a guest
+// describes only its own metrics, and an unchecked collector collects all.
 type collector struct {
 	families *families
+	guest    bool
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -123,7 +164,7 @@ type collector struct {
 	gone    bool // the last member has left
 }
 
-func newCollector() *collector { return &collector{families: newFamilies()} }
+func newCollector(guest bool) *collector { return &collector{families: newFamilies(), guest: guest} }
 
 // join adds x. It returns ErrExists if the manager of x is already there.
 func (c *collector) join(x *Metrics) error {
@@ -155,12 +196,30 @@ func (c *collector) leave(x *Metrics) (last bool) {
 // Describe implements [prometheus.Collector].
 func (c *collector) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range c.families.all {
-		to <- f.desc
+		if !c.guest || f.isOwn() {
+			to <- f.desc
+		}
 	}
 }
 
-// Collect implements [prometheus.Collector]. It holds no lock while it asks the parts.
+// Collect implements [prometheus.Collector].
 func (c *collector) Collect(to chan<- prometheus.Metric) {
+	if !c.guest {
+		c.collect(to)
+	}
+}
+
+// unchecked collects for a guest.
+type unchecked struct{ guest *collector }
+
+// Describe implements [prometheus.Collector]: a registry does not check a collector that describes nothing when it is registered.
+func (unchecked) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (u unchecked) Collect(to chan<- prometheus.Metric) { u.guest.collect(to) }
+
+// collect sends all metrics. It holds no lock while it asks the parts.
+func (c *collector) collect(to chan<- prometheus.Metric) {
 	c.mu.Lock()
 	members := slices.Clone(c.members)
 	c.mu.Unlock()

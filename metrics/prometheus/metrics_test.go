@@ -33,7 +33,7 @@ import (
 
 // everything is a registry with at least one series of each metric.
 func everything(t *testing.T) *prometheus.Registry {
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	cached := must(informer.New(newStore(db, "Site"), store.Key, informer.Config{Name: "sites", Logger: quiet}))
 	steps := must(cached.Steps(t.Context()))
 	t.Cleanup(steps.Stop)
@@ -111,7 +111,7 @@ func TestNamesAndBucketsMatchKubernetes(t *testing.T) {
 		labels string
 		bounds []float64
 	}{
-		{"workqueue_depth", dto.MetricType_GAUGE, "controller name", nil},
+		{"workqueue_depth", dto.MetricType_GAUGE, "controller name priority", nil},
 		{"workqueue_adds_total", dto.MetricType_COUNTER, "controller name", nil},
 		{"workqueue_queue_duration_seconds", dto.MetricType_HISTOGRAM, "controller name", prometheus.ExponentialBuckets(10e-9, 10, 12)},
 		{"workqueue_work_duration_seconds", dto.MetricType_HISTOGRAM, "controller name", prometheus.ExponentialBuckets(10e-9, 10, 12)},
@@ -213,19 +213,19 @@ func TestTwoManagersShareRegistry(t *testing.T) {
 	ofB.Add("two")
 	ofB.Add("three")
 	assert.Equal(t, []string{
-		`workqueue_depth{controller="servers",name="servers"} 0`, `workqueue_depth{controller="sites",name="sites"} 3`,
+		`workqueue_depth{controller="servers",name="servers",priority="0"} 0`, `workqueue_depth{controller="sites",name="sites",priority="0"} 3`,
 	}, only(lines(t, reg), "workqueue_depth"), "those of one name are added up")
 	x.Unregister()
-	assert.Contains(t, lines(t, reg), `workqueue_depth{controller="sites",name="sites"} 2`)
+	assert.Contains(t, lines(t, reg), `workqueue_depth{controller="sites",name="sites",priority="0"} 2`)
 	y.Unregister()
-	assert.Equal(t, []string{`workqueue_depth{controller="servers",name="servers"} 0`}, only(lines(t, reg), "workqueue_depth"))
+	assert.Equal(t, []string{`workqueue_depth{controller="servers",name="servers",priority="0"} 0`}, only(lines(t, reg), "workqueue_depth"))
 
 	reg = prometheus.NewRegistry()
 	for name, m := range map[string]*manager.Manager{"a": a, "b": b} {
 		must(setpointprom.New(prometheus.WrapRegistererWith(prometheus.Labels{"manager": name}, reg), m))
 	}
 	assert.Equal(t, []string{
-		`workqueue_depth{controller="sites",manager="a",name="sites"} 1`, `workqueue_depth{controller="sites",manager="b",name="sites"} 2`,
+		`workqueue_depth{controller="sites",manager="a",name="sites",priority="0"} 1`, `workqueue_depth{controller="sites",manager="b",name="sites",priority="0"} 2`,
 	}, only(lines(t, reg), "workqueue_depth"), "labels keep them apart")
 	_, err := setpointprom.New(prometheus.WrapRegistererWith(prometheus.Labels{"manager": "a"}, reg), a)
 	require.ErrorIs(t, err, setpointprom.ErrExists)
@@ -236,7 +236,7 @@ func TestWorstOfPartsWithSameNameIsExported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		x := must(setpointprom.New(reg, nil))
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		sites := newStore(db, "Site")
 		lead := func(ctx context.Context, _ *leaderelect.Leadership) error { <-ctx.Done(); return nil }
 		var stops []func()
@@ -250,7 +250,7 @@ func TestWorstOfPartsWithSameNameIsExported(t *testing.T) {
 			q.Add(1)
 			q.Add(2)
 			q.TryTake()
-			if i < 2 { // the third informer has heard nothing yet
+			if i < 2 { // the third informer has received nothing yet
 				must(sites.Create(t.Context(), store.Object[site]{Key: fmt.Sprint(i)}))
 				stops = append(stops, start(t, inf.Run))
 			}
@@ -260,12 +260,12 @@ func TestWorstOfPartsWithSameNameIsExported(t *testing.T) {
 		got := lines(t, reg)
 		assert.Equal(t, []string{
 			`leader_election_master_status{name="ops"} 1`,
-			`setpoint_informer_silent_seconds{informer="sites"} 0.2`,         // since the second object
-			`setpoint_informer_version{informer="sites"} 0`,                  // of the third
-			`setpoint_informer_watching{informer="sites"} 0`,                 // the third does not
-			`setpoint_lease_left_seconds{name="ops"} 9.8`,                    // of the second: two thirds of 15 s, 0.2 s ago
-			`setpoint_workqueue_oldest_ready_seconds{name="orders"} 0.3`,     // of the first
-			`workqueue_longest_running_processor_seconds{name="orders"} 0.3`, // of the first
+			`setpoint_informer_silent_seconds{informer="sites"} 0.2`,                             // since the second object
+			`setpoint_informer_version{informer="sites"} 0`,                                      // of the third
+			`setpoint_informer_watching{informer="sites"} 0`,                                     // the third does not
+			`setpoint_lease_left_seconds{name="ops"} 9.8`,                                        // of the second: two thirds of 15 s, 0.2 s ago
+			`setpoint_workqueue_oldest_ready_seconds{controller="orders",name="orders"} 0.3`,     // of the first
+			`workqueue_longest_running_processor_seconds{controller="orders",name="orders"} 0.3`, // of the first
 		}, only(got, "leader_election", "setpoint_informer_silent", "setpoint_informer_version", "setpoint_informer_watching",
 			"setpoint_lease_left", "setpoint_workqueue_oldest", "workqueue_longest"))
 		for _, stop := range stops {
@@ -288,7 +288,7 @@ func TestPartsAreAddedAndRemoved(t *testing.T) {
 		m, _ := newManager("before")
 		reg := prometheus.NewRegistry()
 		must(setpointprom.New(reg, m))
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		cached := must(informer.New(newStore(db, "Site"), store.Key, informer.Config{Name: "cached", Logger: quiet}))
 		c := must(controller.New("after", noop[string], controller.Config[string]{Logger: quiet}, controller.For(cached)))
 		c.Add("early")
@@ -311,7 +311,7 @@ func TestPartsAreAddedAndRemoved(t *testing.T) {
 func TestAddAcceptsPartsWithStats(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	x := must(setpointprom.New(reg, nil))
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	sites := newStore(db, "Site")
 	cached := must(informer.New(sites, store.Key, informer.Config{Name: "cached"}))
 	c := must(controller.New("sites", noop[string], controller.Config[string]{}, controller.For(cached)))
@@ -322,7 +322,7 @@ func TestAddAcceptsPartsWithStats(t *testing.T) {
 	require.EqualError(t, x.Add("clock", time.Now()), `prometheus: add "clock": time.Time has no numbers that this package knows`)
 	require.Error(t, x.Add("nothing", nil))
 	got := lines(t, reg)
-	assert.Contains(t, got, `workqueue_depth{controller="mine",name="mine"} 0`)
+	assert.Contains(t, got, `workqueue_depth{controller="mine",name="mine",priority="0"} 0`)
 	assert.Equal(t, []string{`setpoint_informer_objects{informer="cached"} 0`}, only(got, "setpoint_informer_objects"))
 	assert.Len(t, only(got, "setpoint_store_fenced"), 1)
 }
@@ -341,7 +341,7 @@ func TestHistogramsWithSameNameAreSummed(t *testing.T) {
 				item.Done()
 			}
 		}
-		assert.Equal(t, []string{`workqueue_queue_duration_seconds{name="orders"} count 4 sum 7202 le 1: 2`},
+		assert.Equal(t, []string{`workqueue_queue_duration_seconds{controller="orders",name="orders"} count 4 sum 7202 le 1: 2`},
 			only(lines(t, reg), "workqueue_queue_duration_seconds"))
 	})
 }
@@ -354,7 +354,7 @@ func TestInvalidUTF8NamesDoNotFailScrape(t *testing.T) {
 		q.Add(i)
 		require.NoError(t, x.Add(name, q))
 	}
-	assert.Contains(t, lines(t, reg), "workqueue_depth{name=\"a\uFFFD\"} 2")
+	assert.Contains(t, lines(t, reg), "workqueue_depth{controller=\"a\uFFFD\",name=\"a\uFFFD\",priority=\"0\"} 2")
 }
 
 // TestScrapeWhilePartsChange is for the race detector.
@@ -424,7 +424,7 @@ func TestRegistrationSurvivesUnregistrationOfOthers(t *testing.T) {
 	b, _ := newManager("b")
 	x := must(setpointprom.New(reg, a))
 	must(setpointprom.New(meanwhile{reg, x.Unregister}, b))
-	assert.Equal(t, []string{`workqueue_depth{controller="b",name="b"} 0`}, only(lines(t, reg), "workqueue_depth"))
+	assert.Equal(t, []string{`workqueue_depth{controller="b",name="b",priority="0"} 0`}, only(lines(t, reg), "workqueue_depth"))
 }
 
 // TestCountersNeverDecrease reads the metrics of a controller whose reconciles request requeues. Its two counters of
@@ -469,7 +469,11 @@ func TestScrapeCostIsIndependentOfQueueLength(t *testing.T) {
 		require.NoError(t, x.Add("orders", q))
 		for key := range keys {
 			c.Add(key)
-			q.AddWith(key, workqueue.AddOptions{Final: key%3 == 0, After: time.Duration(key%3%2) * time.Hour})
+			if key%3 == 0 {
+				q.Park(key, "")
+			} else {
+				q.AddAfter(key, time.Duration(key%3%2)*time.Hour)
+			}
 			c.PauseKey(-key)
 		}
 		defer q.ShutDown()

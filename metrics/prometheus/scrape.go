@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/events"
 	"github.com/setpoint-go/setpoint/featuregate"
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/shard"
 	"github.com/setpoint-go/setpoint/manager"
@@ -27,6 +28,7 @@ type (
 		Stats() workqueue.Stats
 		Totals() workqueue.Totals
 		OldestReady() time.Duration
+		DepthByPriority() map[int]int
 	}
 	controllerStats interface{ Stats() controller.Stats }
 	informerStats   interface {
@@ -144,7 +146,11 @@ func (s *scrape) send(to chan<- prometheus.Metric) {
 		n := uint64(0)
 		for i, bound := range one.bounds {
 			n += one.counts[i]
-			upTo[bound.Seconds()] = n
+			le := bound.Seconds()
+			if one.family.bounds != nil {
+				le = one.family.bounds[i]
+			}
+			upTo[le] = n
 		}
 		n += one.counts[len(one.bounds)]
 		to <- prometheus.MustNewConstHistogram(one.family.desc, n, one.value, upTo, one.labels...)
@@ -163,8 +169,8 @@ func (s *scrape) member(x *Metrics) {
 
 // managed adds a manager, and its parts.
 func (s *scrape) managed(m manager.Stats) {
-	for _, stage := range []string{"new", "syncing", "standby", "leading", "stopping", "ended"} {
-		s.is(s.stage, m.Stage == stage, stage)
+	for _, state := range []string{"new", "syncing", "standby", "leading", "stopping", "ended"} {
+		s.is(s.state, m.State == state, state)
 	}
 	for _, kind := range []string{"part", "informer", "election"} {
 		for _, state := range []string{"waiting", "syncing", "running", "backing off", "stopping"} {
@@ -196,7 +202,7 @@ func (s *scrape) part(name string, p any) {
 	case recorderStats:
 		s.recorder(name, p.Stats())
 	case queueStats:
-		s.queue(p.Stats(), p.Totals(), p.OldestReady(), name, "")
+		s.queue(p.Stats(), p.Totals(), p.OldestReady(), p.DepthByPriority(), name)
 	case storeStats:
 		s.store(p)
 	case featureGates:
@@ -209,8 +215,23 @@ func (s *scrape) part(name string, p any) {
 	}
 }
 
-func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Duration, labels ...string) {
-	count(s, s.depth, now.Ready+now.Dirty, labels...)
+// maxPriorities is the number of priorities up to which each has a series, and manyPriorities the label otherwise, as in controller-runtime.
+const (
+	maxPriorities  = 25
+	manyPriorities = "exceeded_cardinality_limit"
+)
+
+// queue adds a queue. The label controller repeats the name, as in controller-runtime.
+func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Duration, depths map[int]int, name string) {
+	for priority, n := range depths {
+		label := strconv.Itoa(priority)
+		if len(depths) > maxPriorities {
+			label = manyPriorities
+		}
+		count(s, s.depth, n, name, name, label)
+	}
+	labels := []string{name, name}
+	s.is(s.pausedQueue, now.Paused, labels...)
 	count(s, s.adds, all.Added, labels...)
 	s.observe(s.queueDuration, all.Waited, labels...)
 	s.observe(s.workDuration, all.Worked, labels...)
@@ -223,7 +244,7 @@ func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Du
 }
 
 func (s *scrape) controller(name string, c controller.Stats) {
-	s.queue(c.Queue, c.Totals, c.OldestReady, name, name)
+	s.queue(c.Queue, c.Totals, c.OldestReady, c.DepthByPriority, name)
 	n := c.Outcomes
 	failed := n[controller.Failed] + n[controller.TimedOut] + n[controller.Panicked] + n[controller.Parked]
 	count(s, s.reconciles, failed, name, "error")
@@ -256,9 +277,11 @@ func (s *scrape) controller(name string, c controller.Stats) {
 func (s *scrape) informer(name string, p informerStats) {
 	in := p.Stats()
 	count(s, s.objects, in.Objects, name)
+	count(s, s.unread, in.Unread, name)
+	count(s, s.missing, in.Missing, name)
 	count(s, s.version, uint64(in.Version), name)
-	if !in.Heard.IsZero() {
-		s.seconds(s.silent, time.Since(in.Heard), name)
+	if !in.LastReceived.IsZero() {
+		s.seconds(s.silent, time.Since(in.LastReceived), name)
 	}
 	s.is(s.watching, in.Watching, name)
 	count(s, s.pending, in.Pending, name)
@@ -318,12 +341,11 @@ func (s *scrape) recorder(name string, r events.Stats) {
 
 func (s *scrape) store(p storeStats) {
 	backend := ""
-	if clock, ok := written.ClockOf(p); ok && clock.DB != nil {
+	if clock, ok := reconcile.ClockOf(p); ok && clock.DB != nil {
 		backend = strings.TrimPrefix(fmt.Sprintf("%T", clock.DB), "*")
 	}
 	st := p.Stats()
 	count(s, s.storeFenced, st.Fenced, p.Kind(), backend)
-	count(s, s.undecodable, len(st.Undecodable), p.Kind(), backend)
 }
 
 // gates adds features, with the stages of kubernetes_feature_enabled.

@@ -53,11 +53,11 @@ func checkGolden(t *testing.T, file string, got []string) {
 // time is simulated, so each value follows from it.
 func TestEveryMetricHasItsValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		sites, servers := newStore(db, "Site"), newStore(db, "Server")
 		cached := must(informer.New(sites, store.Key, informer.Config{Name: "sites", Logger: quiet}))
 		seen := must(informer.New(store.Selected(servers, store.Selector{}), store.Key, informer.Config{Name: "servers", Logger: quiet}))
-		children := must(expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: 24 * time.Hour}))
+		children := expectations.NewCounted(expectations.Config[string]{Name: "children", TTL: 24 * time.Hour})
 		var seenKeys sync.Map
 		c := must(controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
 			_, again := seenKeys.LoadOrStore(key, true)
@@ -136,7 +136,7 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 		got := lines(t, reg)
 		checkGolden(t, "testdata/leader.txt", got)
 		for _, series := range []string{ // those that matter most, and why
-			`workqueue_depth{controller="sites",name="sites"} 3`,                                       // waits, waits too, hangs again
+			`workqueue_depth{controller="sites",name="sites",priority="0"} 3`,                          // waits, waits too, hangs again
 			`setpoint_workqueue_oldest_ready_seconds{controller="sites",name="sites"} 6`,               // waits
 			`workqueue_longest_running_processor_seconds{controller="sites",name="sites"} 9`,           // hangs
 			`workqueue_unfinished_work_seconds{controller="sites",name="sites"} 15`,                    // and hangs too, for 6 s
@@ -152,13 +152,13 @@ func TestEveryMetricHasItsValue(t *testing.T) {
 			`setpoint_store_fenced_writes_total{backend="store.Memory",kind="Server"} 1`,
 			`setpoint_controller_fenced_reconciles_total{controller="sites"} 1`,
 			`leader_election_master_status{name="ops"} 1`,
-			`setpoint_workqueue_oldest_ready_seconds{name="orders"} 2`,
+			`setpoint_workqueue_oldest_ready_seconds{controller="orders",name="orders"} 2`,
 		} {
 			assert.Contains(t, got, series)
 		}
 		time.Sleep(3 * time.Hour) // so that nothing hangs
 		stop()
-		assert.Contains(t, lines(t, reg), `setpoint_manager_stage{stage="ended"} 1`)
+		assert.Contains(t, lines(t, reg), `setpoint_manager_state{state="ended"} 1`)
 	})
 }
 
@@ -194,7 +194,7 @@ func TestStandbyIsNotMaster(t *testing.T) {
 		got := lines(t, reg)
 		assert.Contains(t, got, `leader_election_master_status{name="ops"} 0`)
 		assert.Empty(t, only(got, "setpoint_lease_left_seconds"))
-		assert.Contains(t, got, `setpoint_manager_stage{stage="standby"} 1`)
+		assert.Contains(t, got, `setpoint_manager_state{state="standby"} 1`)
 
 		leases.Inject(memlease.Faults{Before: func(context.Context, memlease.Call) error { return errors.New("outage") }})
 		time.Sleep(time.Minute)

@@ -29,10 +29,21 @@ import (
 // trial, until a trial succeeds or fails. If a trial has not returned after OpenFor, the breaker lets another call through. So a call that
 // never returns does not keep the breaker open.
 //
-// A call that returns nil is a success. A call that panics or calls runtime.Goexit, or whose error BreakerConfig.Counts counts, is a
-// failure. Other calls are neither: those whose context was canceled, and by default those with errors of [retry.NotYet] and
-// [retry.Permanent], with which a working service refuses a call. A call counts only if the breaker has not opened or closed since it let
-// that call through. So a call that began before the breaker opened decides nothing if it ends during the trial.
+//	the call                                       closed: failures in a row  half-open
+//	--------                                       -------------------------  ---------
+//	returns nil                                    0                          closes
+//	returns an error that is an answer             stays                      closes
+//	returns an error that BreakerConfig.Counts     +1                         opens
+//	panics, or calls runtime.Goexit                +1                         opens
+//	returns an error after it was canceled         stays                      stays: the next call is the trial
+//	is refused by a Limiter or a Breaker within    stays                      stays: the next call is the trial
+//
+// An answer is an error that BreakerConfig.Counts does not count: by default, one of [retry.NotYet] or [retry.Permanent], with which a working
+// service refuses a call. It shows that the service is back, so a trial with it closes the breaker. But it does not end a row of failures,
+// since a service may refuse bad calls although it cannot handle good ones.
+//
+// A call counts only if the breaker has not opened or closed since it let that call through. So a call that began before the breaker opened
+// decides nothing if it ends during the trial.
 //
 // All methods are safe for concurrent use.
 type Breaker struct {
@@ -63,8 +74,8 @@ type BreakerConfig struct {
 	// to 10 s.
 	OpenFor time.Duration
 
-	// Counts reports whether an error is a failure of the service. Defaults to all errors but those of retry.NotYet and
-	// retry.Permanent.
+	// Counts reports whether an error is a failure of the service. Any other error is an answer of a service that works. Defaults to all
+	// errors but those of retry.NotYet and retry.Permanent.
 	Counts func(error) bool
 
 	// Logger receives a warning each time that the breaker opens, and a message when it closes. No caller sees that. Defaults to
@@ -107,17 +118,40 @@ func (b *Breaker) Do(ctx context.Context, call func(ctx context.Context) error) 
 	}
 	pass, wait := b.enter()
 	if wait > 0 {
-		return retry.NotYet(fmt.Errorf("gate: the circuit breaker %q is open", b.cfg.Name), wait)
+		return refuse(fmt.Errorf("gate: the circuit breaker %q is open", b.cfg.Name), wait)
 	}
 	err := errors.New("gate: the call panicked, or called runtime.Goexit")
-	succeeded, failed := false, true
-	defer func() { b.leave(ctx, pass, succeeded, failed, err) }()
+	result := failed
+	defer func() { b.leave(ctx, pass, result, err) }()
 	err = call(ctx)
-	succeeded = err == nil
-	failed = false // if Counts panics
-	failed = !succeeded && ctx.Err() != context.Canceled && b.cfg.Counts(err)
+	result = unknown // if Counts panics
+	switch {
+	case err == nil:
+		result = succeeded
+	case ctx.Err() == context.Canceled:
+	case b.cfg.Counts(err):
+		result = failed
+	case !errors.As(err, new(*refusal)):
+		result = answered
+	}
 	return err
 }
+
+// result is what a call says about the service.
+type result int
+
+const (
+	unknown   result = iota // nothing
+	succeeded               // it works
+	answered                // it works, and has refused the call
+	failed                  // it does not work
+)
+
+// refusal is the error of a call that a Limiter or a Breaker has not let through. It says nothing about the service.
+type refusal struct{ error }
+
+// refuse returns an error of retry.NotYet for a call that may be made after d.
+func refuse(err error, d time.Duration) error { return retry.NotYet(&refusal{err}, d) }
 
 // OpenUntil returns the time until which the breaker is open. If the breaker is half-open, that time is in the past. If the breaker
 // is closed, OpenUntil returns false.
@@ -160,8 +194,8 @@ func (b *Breaker) spreadLocked() time.Duration {
 }
 
 // leave counts a call, and logs a change of state, which no caller sees.
-func (b *Breaker) leave(ctx context.Context, p pass, succeeded, failed bool, err error) {
-	changed, until := b.count(p, succeeded, failed)
+func (b *Breaker) leave(ctx context.Context, p pass, r result, err error) {
+	changed, until := b.count(p, r)
 	switch {
 	case !changed:
 	case until.IsZero():
@@ -171,9 +205,8 @@ func (b *Breaker) leave(ctx context.Context, p pass, succeeded, failed bool, err
 	}
 }
 
-// count counts a success, a failure, or neither. It returns whether the breaker has opened or closed because of it, and until
-// when it is open.
-func (b *Breaker) count(p pass, succeeded, failed bool) (changed bool, until time.Time) {
+// count counts the result of a call. It returns whether the breaker has opened or closed because of it, and until when it is open.
+func (b *Breaker) count(p pass, r result) (changed bool, until time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if p.period != b.period {
@@ -181,16 +214,16 @@ func (b *Breaker) count(p pass, succeeded, failed bool) (changed bool, until tim
 	}
 	trial := !b.openUntil.IsZero()
 	switch {
-	case trial && succeeded:
+	case trial && (r == succeeded || r == answered):
 		b.openLocked(time.Time{})
 		return true, b.openUntil
-	case trial && !failed:
+	case trial && r == unknown:
 		if p.trial == b.trials { // otherwise a later trial is in flight
 			b.trialUntil = time.Time{} // the next call is the trial
 		}
-	case succeeded:
+	case r == succeeded:
 		b.failures = 0
-	case failed:
+	case r == failed:
 		b.failures++
 		if trial || b.failures >= b.cfg.Failures {
 			b.openLocked(time.Now().Add(b.cfg.OpenFor))

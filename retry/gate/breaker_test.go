@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -71,13 +72,23 @@ func TestZeroBreakerConfigHasDefaultsAndLogsChanges(t *testing.T) {
 // The table shows how each error counts, while the breaker is closed and during a trial.
 func TestWhatCountsAsAFailure(t *testing.T) {
 	for name, test := range map[string]struct {
-		call            func(ctx context.Context) error
-		success, failed bool
+		call                      func(ctx context.Context) error
+		success, answered, failed bool
 	}{
-		"nil":       {call: func(context.Context) error { return nil }, success: true},
-		"an error":  {call: func(context.Context) error { return errDown }, failed: true},
-		"not yet":   {call: func(context.Context) error { return retry.NotYet(errDown, time.Hour) }},
-		"permanent": {call: func(context.Context) error { return retry.Permanent(errDown) }},
+		"nil":            {call: func(context.Context) error { return nil }, success: true},
+		"an error":       {call: func(context.Context) error { return errDown }, failed: true},
+		"not yet":        {call: func(context.Context) error { return retry.NotYet(errDown, time.Hour) }, answered: true},
+		"permanent":      {call: func(context.Context) error { return retry.Permanent(errDown) }, answered: true},
+		"a limit within": {call: func(context.Context) error { return refusal(t) }},
+		"an open breaker within": {call: func(ctx context.Context) error {
+			b := newBreaker(t, gate.BreakerConfig{Failures: 1})
+			_ = b.Do(ctx, func(context.Context) error { return errDown })
+			return b.Do(ctx, func(context.Context) error { panic("not refused") })
+		}},
+		"canceled": {call: func(ctx context.Context) error {
+			ctx.Value(cancelKey{}).(context.CancelFunc)()
+			return retry.Permanent(errDown)
+		}},
 		"both":      {call: func(context.Context) error { return errors.Join(errDown, retry.NotYet(errDown, 0)) }, failed: true},
 		"a panic":   {call: func(context.Context) error { panic(errDown) }, failed: true},
 		"Goexit":    {call: func(context.Context) error { runtime.Goexit(); return nil }, failed: true},
@@ -96,6 +107,7 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 					}
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
+					ctx = context.WithValue(ctx, cancelKey{}, cancel)
 					done := make(chan struct{})
 					go func() { // because of the Goexit
 						defer close(done)
@@ -113,6 +125,8 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 						assert.False(t, open)
 						_ = b.Do(t.Context(), fail)
 						assert.False(t, isOpen(b), "the streak was broken")
+					case trial && test.answered:
+						assert.False(t, open, "the service is back")
 					case trial:
 						assert.True(t, open, "another call has to decide")
 						require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }))
@@ -127,11 +141,35 @@ func TestWhatCountsAsAFailure(t *testing.T) {
 	}
 }
 
-func TestCanceledCallDoesNotAffectBreaker(t *testing.T) {
-	b := newBreaker(t, gate.BreakerConfig{Failures: 1})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	_ = b.Do(ctx, func(ctx context.Context) error { cancel(errDown); return errDown })
-	assert.False(t, isOpen(b))
+// cancelKey is the key of the function that cancels a call, in its context.
+type cancelKey struct{}
+
+// If each trial is refused for a reason of its own object, the service has answered, so the breaker must close. Otherwise it would stay
+// half-open, and refuse the calls for all other objects.
+func TestServiceThatRefusesEveryTrialIsBack(t *testing.T) {
+	for name, answer := range map[string]error{"permanent": retry.Permanent(errDown), "not yet": retry.NotYet(errDown, time.Second), "not counted": errDown} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				down := true
+				cfg := gate.BreakerConfig{Failures: 1, OpenFor: time.Second}
+				if name == "not counted" {
+					cfg.Counts = func(error) bool { return down }
+				}
+				b := newBreaker(t, cfg)
+				_ = b.Do(t.Context(), func(context.Context) error { return errDown })
+				down = false
+				time.Sleep(time.Second)
+				require.ErrorIs(t, b.Do(t.Context(), func(context.Context) error { return answer }), errDown)
+				inFlight := make(chan struct{})
+				go func() { _ = b.Do(t.Context(), func(context.Context) error { <-inFlight; return nil }) }()
+				synctest.Wait()
+				called := false
+				require.NoError(t, b.Do(t.Context(), func(context.Context) error { called = true; return nil }))
+				assert.True(t, called, "concurrently")
+				close(inFlight)
+			})
+		})
+	}
 }
 
 func TestPanickingCountsFuncReleasesTrial(t *testing.T) {
@@ -235,16 +273,24 @@ func TestReturnOfOldTrialDoesNotAdmitCallDuringNextTrial(t *testing.T) {
 			go func() { _ = b.Do(t.Context(), func(context.Context) error { return <-replies }) }()
 			synctest.Wait()
 		}
-		first <- retry.Permanent(errDown) // neither a success nor a failure
+		first <- refusal(t) // neither a success nor a failure
 		synctest.Wait()
 		b.CheckInvariants(t)
 		assert.True(t, retry.IsNotYet(b.Do(t.Context(), func(context.Context) error { t.Error("two trials"); return nil })))
-		second <- retry.Permanent(errDown)
+		second <- refusal(t)
 		synctest.Wait()
 		b.CheckInvariants(t)
 		require.NoError(t, b.Do(t.Context(), func(context.Context) error { return nil }), "no trial is in flight")
 		assert.False(t, isOpen(b))
 	})
+}
+
+// refusal returns the error of a call that a limiter has not let through.
+func refusal(t *testing.T) error {
+	l := gate.NewLimiter(1, 1)
+	call := func(context.Context) error { return nil }
+	require.NoError(t, l.Do(t.Context(), call))
+	return fmt.Errorf("get: %w", l.Do(t.Context(), call))
 }
 
 // The model is as simple as the diagram in the documentation.
@@ -256,7 +302,7 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 			type call struct {
 				state int // of the breaker when it began: they are numbered
 				ends  chan error
-				gone  chan error
+				done  chan error
 			}
 			var calls []call
 			state, row := 0, 0
@@ -267,11 +313,11 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 					time.Sleep(time.Duration(r.IntN(6000)) * time.Millisecond)
 				case r.IntN(2) == 0 || len(calls) == 0:
 					c := call{state, make(chan error), make(chan error, 1)}
-					go func() { c.gone <- b.Do(t.Context(), func(context.Context) error { return <-c.ends }) }()
+					go func() { c.done <- b.Do(t.Context(), func(context.Context) error { return <-c.ends }) }()
 					synctest.Wait()
 					refused := open && (time.Until(openUntil) > 0 || time.Until(trialUntil) > 0)
 					select {
-					case err := <-c.gone:
+					case err := <-c.done:
 						require.True(t, refused, "it was rejected")
 						require.True(t, retry.IsNotYet(err))
 					default:
@@ -285,14 +331,15 @@ func TestBreakerFollowsStateDiagram(t *testing.T) {
 					i := r.IntN(len(calls))
 					c := calls[i]
 					calls = append(calls[:i], calls[i+1:]...)
-					err := []error{nil, errDown, errDown, retry.Permanent(errDown)}[r.IntN(4)]
+					answer, unknown := retry.Permanent(errDown), refusal(t)
+					err := []error{nil, errDown, errDown, answer, unknown}[r.IntN(5)]
 					c.ends <- err
 					synctest.Wait()
 					if c.state != state {
 						break // it began before the last change
 					}
 					switch {
-					case err == nil && open:
+					case (err == nil || err == answer) && open:
 						state, row, trialUntil, openUntil = state+1, 0, time.Time{}, time.Time{}
 					case err == nil:
 						row = 0

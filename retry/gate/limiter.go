@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/setpoint-go/setpoint/internal/caller"
-	"github.com/setpoint-go/setpoint/retry"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 )
 
 // hold is the time for which a place is kept for a late caller, and for the next call of its owner.
@@ -36,7 +35,7 @@ type Limiter struct {
 	now      time.Duration // when tokens was last updated
 	paused   time.Duration // how far the clock is behind, including the rest of a current pause
 	until    time.Duration // since start: the end of the last pause
-	places   map[caller.ID]*place
+	places   map[reconcile.CallerID]*place
 	line     []*place // in the order in which they were given out
 	owned    []*place // in the order of the last calls of their owners
 	promised float64
@@ -46,10 +45,10 @@ type Limiter struct {
 
 // place is a promise of calls to a caller that must come back. A place does not change: each call replaces it.
 type place struct {
-	id    caller.ID
+	id    reconcile.CallerID
 	at    time.Duration // when the caller should come, or made its last call
 	calls float64
-	owner *caller.Attempt // which makes the calls; nil before it has come
+	owner *reconcile.Caller // which makes the calls; nil before it has come
 }
 
 // NewLimiter returns a limiter that lets perSecond calls a second through, and up to burst calls at once after a quiet time. It
@@ -62,7 +61,7 @@ func NewLimiter(perSecond float64, burst int) *Limiter {
 		panic(fmt.Sprintf("gate: NewLimiter called with a burst of %d, must be positive", burst))
 	}
 	return &Limiter{
-		perSecond: perSecond, burst: float64(burst), tokens: float64(burst), start: time.Now(), places: make(map[caller.ID]*place),
+		perSecond: perSecond, burst: float64(burst), tokens: float64(burst), start: time.Now(), places: make(map[reconcile.CallerID]*place),
 	}
 }
 
@@ -80,15 +79,15 @@ func (l *Limiter) enter(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("gate: wait for a place: %w", context.Cause(ctx))
 	}
-	if wait := l.take(caller.From(ctx)); wait > 0 {
-		return retry.NotYet(fmt.Errorf("gate: the limit of calls is reached for %v", wait.Round(time.Millisecond)), wait)
+	if wait := l.take(reconcile.CallerOf(ctx)); wait > 0 {
+		return refuse(fmt.Errorf("gate: the limit of calls is reached for %v", wait.Round(time.Millisecond)), wait)
 	}
 	return nil
 }
 
 // take takes a token for a, which is nil if the caller is unknown. If there is no token, take returns the time until there may be
 // one.
-func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
+func (l *Limiter) take(a *reconcile.Caller) (wait time.Duration) {
 	var made *float64
 	if a != nil {
 		n, _ := a.Notes.LoadOrStore(l, new(float64))
@@ -113,7 +112,7 @@ func (l *Limiter) take(a *caller.Attempt) (wait time.Duration) {
 }
 
 // admitLocked takes a token if there is one that is not promised to another caller.
-func (l *Limiter) admitLocked(a *caller.Attempt) bool {
+func (l *Limiter) admitLocked(a *reconcile.Caller) bool {
 	if a != nil {
 		p := l.places[a.ID]
 		if p != nil && (p.owner == a || p.owner == nil && p.at <= l.now && l.tokens-l.claimed >= p.calls) {
@@ -133,7 +132,7 @@ func (l *Limiter) admitLocked(a *caller.Attempt) bool {
 }
 
 // refuseLocked gives a place to a, unless a is unknown or has one. It returns the time after which a should come back.
-func (l *Limiter) refuseLocked(a *caller.Attempt, made *float64) time.Duration {
+func (l *Limiter) refuseLocked(a *reconcile.Caller, made *float64) time.Duration {
 	var at time.Duration
 	if a != nil {
 		if p := l.places[a.ID]; p != nil && p.owner == a { // a pause has stopped it in the middle, so it makes its calls again
@@ -170,7 +169,7 @@ func (l *Limiter) spreadLocked(at time.Duration) time.Duration {
 }
 
 // release drops the place that a has claimed, with its remaining calls.
-func (l *Limiter) release(a *caller.Attempt) {
+func (l *Limiter) release(a *reconcile.Caller) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p := l.places[a.ID]; p != nil && p.owner == a {

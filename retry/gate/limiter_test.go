@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/internal/caller"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/retry/gate"
 )
@@ -52,8 +52,33 @@ func (s *service) check(t *testing.T, perSecond float64, burst int) {
 
 // attempt returns the context of an attempt for a key, and its end.
 func attempt(ctx context.Context, key string) (context.Context, func()) {
-	a := &caller.Attempt{ID: caller.ID{Controller: "c", Key: key}}
-	return context.WithValue(ctx, caller.Key{}, a), a.End
+	a := &reconcile.Caller{ID: reconcile.CallerID{Controller: "c", Key: key}}
+	return context.WithValue(ctx, reconcile.CallerKey{}, a), a.End
+}
+
+// limited is a limiter, and the service behind it.
+type limited struct {
+	*gate.Limiter
+	service
+	t *testing.T
+}
+
+func limit(t *testing.T, perSecond float64, burst int) *limited {
+	return &limited{Limiter: gate.NewLimiter(perSecond, burst), t: t}
+}
+
+// do makes a call, and returns the delay of a refusal, or zero.
+func (l *limited) do(ctx context.Context) time.Duration {
+	d, _ := retry.Delay(l.Do(ctx, l.call))
+	l.CheckInvariants(l.t)
+	return d
+}
+
+// attempt makes a call in an attempt for a key.
+func (l *limited) attempt(key string) time.Duration {
+	ctx, end := attempt(l.t.Context(), key)
+	defer end()
+	return l.do(ctx)
 }
 
 // TestEachKeyGetsThrough has many keys make several calls in each attempt, which begins again when one is refused. They
@@ -144,22 +169,15 @@ func TestEachKeyGetsThrough(t *testing.T) {
 
 func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := gate.NewLimiter(1, 1), &service{}
-		do := func(key string) time.Duration {
-			ctx, end := attempt(t.Context(), key)
-			defer end()
-			d, _ := retry.Delay(l.Do(ctx, s.call))
-			l.CheckInvariants(t)
-			return d
-		}
+		l := limit(t, 1, 1)
+		do := l.attempt
 		require.Zero(t, do("a"))
 		assert.Equal(t, time.Second, do("b"))
 		assert.Equal(t, 2*time.Second, do("c"), "each has its own time")
 		assert.Equal(t, time.Second, do("b"), "and keeps it")
 		time.Sleep(time.Second)
 		assert.Equal(t, 2*time.Second, do("d"), "later callers wait although there is a token")
-		anonymous, _ := retry.Delay(l.Do(t.Context(), s.call))
-		assert.Equal(t, 3*time.Second, anonymous)
+		assert.Equal(t, 3*time.Second, l.do(t.Context()), "without a key")
 		assert.Zero(t, do("b"))
 		time.Sleep(5 * time.Second)
 		assert.Zero(t, do("c"), "it may be late")
@@ -177,14 +195,8 @@ func TestNoCallerGetsInBeforeAWaitingKey(t *testing.T) {
 
 func TestEarlyKeyKeepsItsPlaceBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := gate.NewLimiter(1, 2), &service{}
-		do := func(key string) time.Duration {
-			ctx, end := attempt(t.Context(), key)
-			defer end()
-			d, _ := retry.Delay(l.Do(ctx, s.call))
-			l.CheckInvariants(t)
-			return d
-		}
+		l := limit(t, 1, 2)
+		do := l.attempt
 		require.Zero(t, do("x"))
 		require.Zero(t, do("y"))
 		require.Equal(t, time.Second, do("first"))
@@ -199,12 +211,8 @@ func TestEarlyKeyKeepsItsPlaceBehindOthers(t *testing.T) {
 
 func TestStartedAttemptKeepsItsReservedCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := gate.NewLimiter(1, 3), &service{}
-		do := func(ctx context.Context) time.Duration {
-			d, _ := retry.Delay(l.Do(ctx, s.call))
-			l.CheckInvariants(t)
-			return d
-		}
+		l := limit(t, 1, 3)
+		do := l.do
 		a, endA := attempt(t.Context(), "a")
 		b, endB := attempt(t.Context(), "b")
 		require.Zero(t, do(t.Context()))
@@ -232,12 +240,8 @@ func TestStartedAttemptKeepsItsReservedCalls(t *testing.T) {
 
 func TestLateAttemptKeepsItsPlaceUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := gate.NewLimiter(1, 2), &service{}
-		do := func(ctx context.Context) time.Duration {
-			d, _ := retry.Delay(l.Do(ctx, s.call))
-			l.CheckInvariants(t)
-			return d
-		}
+		l := limit(t, 1, 2)
+		do := l.do
 		a, end := attempt(t.Context(), "a")
 		require.Zero(t, do(t.Context()))
 		require.Zero(t, do(a))
@@ -376,14 +380,8 @@ func TestSlowestLimitDoesNotOverflow(t *testing.T) {
 
 func TestKeyWhoseCallWasUsedKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, s := gate.NewLimiter(1, 1), &service{}
-		do := func(key string) time.Duration {
-			ctx, end := attempt(t.Context(), key)
-			defer end()
-			d, _ := retry.Delay(l.Do(ctx, s.call))
-			l.CheckInvariants(t)
-			return d
-		}
+		l := limit(t, 1, 1)
+		do := l.attempt
 		require.Zero(t, do("x"))
 		require.Equal(t, time.Second, do("a"))
 		require.Equal(t, 2*time.Second, do("b"))

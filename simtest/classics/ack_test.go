@@ -6,6 +6,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/simtest"
+	"github.com/setpoint-go/setpoint/store"
 )
 
 // ack2062 is https://github.com/aws-controllers-k8s/community/issues/2062. The controller creates a network in a cloud, and then
@@ -21,7 +22,7 @@ func ack2062(fixed bool) simtest.World {
 	byToken := make(map[string]string) // in the cloud
 	return simtest.World{
 		Systems: []simtest.System{{Name: "ack", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			networks, seen := mirror[network](env, "network")
+			networks, seen := simtest.Mirror[network](env, "network")
 			return loop("ack", controller.Config[string]{}, func(ctx context.Context, key string) error {
 				n, ok := seen.Get(key)
 				if !ok || n.Value.Status.ID != "" {
@@ -44,7 +45,7 @@ func ack2062(fixed bool) simtest.World {
 				return err
 			}, controller.For(seen))
 		}}},
-		Steps: []simtest.Step{create("network", "front", network{CIDR: "10.0.0.0/8"})},
+		Steps: []simtest.Step{simtest.Create("network", store.Object[network]{Key: "front", Value: network{CIDR: "10.0.0.0/8"}})},
 		Goal: func(v *simtest.View) error {
 			n, err := simtest.Open[network](v, "network").Get(context.Background(), "front")
 			switch {

@@ -28,8 +28,8 @@ func cassandra398(fixed bool) simtest.World {
 	return simtest.World{
 		Systems: []simtest.System{
 			{Name: "cassandra", New: func(env *simtest.Env) ([]simtest.Part, error) {
-				_, clusters := mirror[cluster](env, "cluster")
-				pods, seen := mirror[pod](env, "pod")
+				_, clusters := simtest.Mirror[cluster](env, "cluster")
+				pods, seen := simtest.Mirror[pod](env, "pod")
 				volumes := simtest.Open[volume](env, "volume")
 				return loop("cassandra", controller.Config[string]{}, func(ctx context.Context, key string) error {
 					c, ok := clusters.Get(key)
@@ -82,7 +82,7 @@ func cassandra398(fixed bool) simtest.World {
 				}, controller.For(clusters), controller.Watches(seen, ofCluster))
 			}},
 			{Name: kubelet, Trusted: true, New: func(env *simtest.Env) ([]simtest.Part, error) {
-				pods, seen := mirror[pod](env, "pod")
+				pods, seen := simtest.Mirror[pod](env, "pod")
 				return loop(kubelet, controller.Config[string]{}, func(ctx context.Context, key string) error {
 					if p, ok := seen.Get(key); !ok || p.Deleting.IsZero() {
 						return nil
@@ -96,8 +96,8 @@ func cassandra398(fixed bool) simtest.World {
 			}},
 		},
 		Steps: []simtest.Step{
-			create("cluster", "db", cluster{2}),
-			change("cluster", "db", func(c *cluster) { c.Replicas = 1 }),
+			simtest.Create("cluster", store.Object[cluster]{Key: "db", Value: cluster{2}}),
+			simtest.Update("cluster", "db", func(c *cluster) { c.Replicas = 1 }),
 		},
 	}
 }

@@ -2,7 +2,6 @@ package classics_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/simtest"
-	"github.com/setpoint-go/setpoint/store"
 )
 
 // classic is one bug, with and without its fix.
@@ -110,16 +107,6 @@ func (c classic) in(fixed bool, mode string) func() simtest.World {
 	}
 }
 
-// mirror opens a store, and makes an informer of it.
-func mirror[T any](env *simtest.Env, kind string) (store.Store[T], *store.Informer[T]) {
-	s := simtest.Open[T](env, kind)
-	in, err := informer.New(s, store.Key, informer.Config{Name: kind, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		panic(err)
-	}
-	return s, in
-}
-
 // loop makes a system of one controller.
 func loop(
 	name string, cfg controller.Config[string], reconcile func(context.Context, string) error, inputs ...controller.Input[string],
@@ -129,37 +116,4 @@ func loop(
 		return controller.Result{}, reconcile(ctx, key)
 	}, cfg, inputs...)
 	return []simtest.Part{simtest.Loop(c)}, err
-}
-
-// create is a step that creates an object, once there is none of that name.
-func create[T any](kind, key string, value T, finalizers ...string) simtest.Step {
-	return simtest.Step{Name: "create " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
-		_, err := simtest.Open[T](user, kind).Create(ctx, store.Object[T]{Key: key, Value: value, Finalizers: finalizers})
-		if errors.Is(err, store.ErrExists) {
-			return simtest.ErrNotYet
-		}
-		return err
-	}}
-}
-
-// change is a step that changes an object, once it is there.
-func change[T any](kind, key string, change func(*T)) simtest.Step {
-	return simtest.Step{Name: "change " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
-		_, err := store.Patch(ctx, simtest.Open[T](user, kind), key, func(o *store.Object[T]) error {
-			change(&o.Value)
-			return nil
-		})
-		if errors.Is(err, store.ErrNotFound) {
-			return simtest.ErrNotYet
-		}
-		return err
-	}}
-}
-
-// remove is a step that deletes an object.
-func remove[T any](kind, key string) simtest.Step {
-	return simtest.Step{Name: "delete " + kind + "/" + key, Do: func(ctx context.Context, user *simtest.User) error {
-		_, err := simtest.Open[T](user, kind).Delete(ctx, key)
-		return err
-	}}
 }

@@ -20,8 +20,8 @@ func knative8539(fixed bool) simtest.World {
 	}
 	return simtest.World{
 		Systems: []simtest.System{{Name: "knative", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			revisions, seen := mirror[revision](env, "revision")
-			_, scalers := mirror[autoscaler](env, "autoscaler")
+			revisions, seen := simtest.Mirror[revision](env, "revision")
+			_, scalers := simtest.Mirror[autoscaler](env, "autoscaler")
 			return loop("knative", controller.Config[string]{}, func(ctx context.Context, key string) error {
 				r, ok := seen.Get(key)
 				if !ok || r.Value.Status.Ready {
@@ -39,10 +39,10 @@ func knative8539(fixed bool) simtest.World {
 			}))
 		}}},
 		Steps: []simtest.Step{
-			create("revision", "blue", revision{Image: "blue:1"}),
-			create("autoscaler", "blue", autoscaler{}),
-			change("autoscaler", "blue", func(a *autoscaler) { a.Active, a.WasActive = true, true }),
-			change("autoscaler", "blue", func(a *autoscaler) { a.Active = false }),
+			simtest.Create("revision", store.Object[revision]{Key: "blue", Value: revision{Image: "blue:1"}}),
+			simtest.Create("autoscaler", store.Object[autoscaler]{Key: "blue", Value: autoscaler{}}),
+			simtest.Update("autoscaler", "blue", func(a *autoscaler) { a.Active, a.WasActive = true, true }),
+			simtest.Update("autoscaler", "blue", func(a *autoscaler) { a.Active = false }),
 		},
 	}
 }

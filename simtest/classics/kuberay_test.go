@@ -26,8 +26,8 @@ func kuberay715(fixed bool) simtest.World {
 	generated := 0
 	return simtest.World{
 		Systems: []simtest.System{{Name: "ray", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			clusters, seen := mirror[cluster](env, "cluster")
-			pods, seenPods := mirror[pod](env, "pod")
+			clusters, seen := simtest.Mirror[cluster](env, "cluster")
+			pods, seenPods := simtest.Mirror[pod](env, "pod")
 			return loop("ray", controller.Config[string]{StaleReads: true}, func(ctx context.Context, key string) error {
 				c, ok := seen.Get(key)
 				if !ok {
@@ -57,23 +57,21 @@ func kuberay715(fixed bool) simtest.World {
 			}))
 		}}},
 		Steps: []simtest.Step{
-			create("cluster", "ray", cluster{Workers: 2}),
-			change("cluster", "ray", func(c *cluster) { c.Workers = 3 }),
+			simtest.Create("cluster", store.Object[cluster]{Key: "ray", Value: cluster{Workers: 2}}),
+			simtest.Update("cluster", "ray", func(c *cluster) { c.Workers = 3 }),
 		},
 		Always: func(v *simtest.View) error {
 			const limit = 3
-			all, err := simtest.Open[pod](v, "pod").List(context.Background())
-			if err == nil && len(all.Items) > limit {
-				err = fmt.Errorf("there are %d pods, and at most %d were ever wanted", len(all.Items), limit)
+			if n := len(simtest.List[pod](v, "pod")); n > limit {
+				return fmt.Errorf("there are %d pods, and at most %d were ever wanted", n, limit)
 			}
-			return err
+			return nil
 		},
 		Goal: func(v *simtest.View) error {
-			all, err := simtest.Open[pod](v, "pod").List(context.Background())
-			if err == nil && len(all.Items) != 3 {
-				err = fmt.Errorf("there are %d pods, and not 3", len(all.Items))
+			if n := len(simtest.List[pod](v, "pod")); n != 3 {
+				return fmt.Errorf("there are %d pods, and not 3", n)
 			}
-			return err
+			return nil
 		},
 	}
 }

@@ -16,8 +16,8 @@ func rabbitmq782(fixed bool) simtest.World {
 	type volume struct{ Size int }
 	return simtest.World{
 		Systems: []simtest.System{{Name: "rabbitmq", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			_, clusters := mirror[volume](env, "cluster")
-			sets, seen := mirror[volume](env, "set")
+			_, clusters := simtest.Mirror[volume](env, "cluster")
+			sets, seen := simtest.Mirror[volume](env, "set")
 			claims := simtest.Open[volume](env, "claim")
 			return loop("rabbitmq", controller.Config[string]{Reads: []controller.Informer{seen}}, func(ctx context.Context, key string) error {
 				cluster, ok := clusters.Get(key)
@@ -28,16 +28,16 @@ func rabbitmq782(fixed bool) simtest.World {
 					return nil
 				}
 				resize := func(o *store.Object[volume]) error { o.Value = cluster.Value; return nil }
-				if _, err := store.CreateOrUpdate(ctx, sets, nil, key, resize); err != nil {
+				if _, err := store.CreateOrUpdate(ctx, sets, key, resize); err != nil {
 					return err
 				}
-				_, err := store.CreateOrUpdate(ctx, claims, nil, key, resize)
+				_, err := store.CreateOrUpdate(ctx, claims, key, resize)
 				return err
 			}, controller.For(clusters))
 		}}},
 		Steps: []simtest.Step{
-			create("cluster", "mq", volume{10}),
-			change("cluster", "mq", func(v *volume) { v.Size = 15 }),
+			simtest.Create("cluster", store.Object[volume]{Key: "mq", Value: volume{10}}),
+			simtest.Update("cluster", "mq", func(v *volume) { v.Size = 15 }),
 		},
 	}
 }

@@ -24,7 +24,7 @@ func zookeeper312(fixed bool) simtest.World {
 	const cleanup = "cleanup"
 	return simtest.World{
 		Systems: []simtest.System{{Name: "zookeeper", New: func(env *simtest.Env) ([]simtest.Part, error) {
-			clusters, seen := mirror[cluster](env, "cluster")
+			clusters, seen := simtest.Mirror[cluster](env, "cluster")
 			volumes := simtest.Open[volume](env, "volume")
 			return loop("zookeeper", controller.Config[string]{}, func(ctx context.Context, key string) error {
 				c, ok := seen.Get(key)
@@ -46,7 +46,7 @@ func zookeeper312(fixed bool) simtest.World {
 					return err
 				}
 				if c.Deleting.IsZero() {
-					_, err := store.CreateOrUpdate(ctx, volumes, nil, key, func(o *store.Object[volume]) error {
+					_, err := store.CreateOrUpdate(ctx, volumes, key, func(o *store.Object[volume]) error {
 						o.Value.Size = c.Value.Size
 						o.Owners = []store.OwnerRef{{Ref: c.Ref(), Controller: true}}
 						return nil
@@ -75,11 +75,11 @@ func zookeeper312(fixed bool) simtest.World {
 			}, controller.For(seen))
 		}}},
 		Steps: []simtest.Step{
-			create("cluster", "zk", cluster{1}, cleanup),
-			remove[cluster]("cluster", "zk"),
-			create("cluster", "zk", cluster{1}, cleanup),
-			change("volume", "zk", func(v *volume) { v.Data = "of the second cluster" }),
-			change("cluster", "zk", func(c *cluster) { c.Size = 2 }),
+			simtest.Create("cluster", store.Object[cluster]{Key: "zk", Value: cluster{1}, Finalizers: []string{cleanup}}),
+			simtest.Delete[cluster]("cluster", "zk"),
+			simtest.Create("cluster", store.Object[cluster]{Key: "zk", Value: cluster{1}, Finalizers: []string{cleanup}}),
+			simtest.Update("volume", "zk", func(v *volume) { v.Data = "of the second cluster" }),
+			simtest.Update("cluster", "zk", func(c *cluster) { c.Size = 2 }),
 		},
 	}
 }

@@ -68,6 +68,14 @@ type Backend interface {
 	Claim(kind string, of reflect.Type) error
 }
 
+// Versioner is an optional interface of a [Backend]: it can tell its latest version without a list. For any other backend, the engine begins
+// a list and reads its version.
+type Versioner interface {
+	// Version returns the version of the last change of any kind, or a later one. A watch that has reached it has yielded every change of
+	// its kind that was acknowledged before the call. It is as recent as a List that begins now.
+	Version(ctx context.Context) (informer.Version, error)
+}
+
 // Decide returns the next state of a record. It gets the content of the key: the record, a tombstone, or the zero Record. It returns the
 // record to write, or nil to write nothing. The Key and Version of next are ignored. A next that is Deleted is a deletion: it is kept as a
 // tombstone, whose content is the last state, and is no longer in the List.
@@ -86,8 +94,7 @@ type Record struct {
 	Version informer.Version
 
 	// Deleted marks a tombstone: the record was deleted by the write of this version, and its content is the last state. A backend keeps a
-	// tombstone, and passes it to decide, for at least as long as a watch can start from before it. After the backend has forgotten a
-	// tombstone, a repeated request is applied again.
+	// tombstone, and passes it to decide, for at least as long as a watch can start from before it.
 	Deleted bool
 
 	// Labels are the labels of the object, for queries. Before are its labels before this write. Before is nil, which differs from empty,
@@ -116,9 +123,6 @@ type Change struct {
 
 // Capabilities are the permitted differences between backends. The suite reads them.
 type Capabilities struct {
-	// Skips means that a Watch may leave out a write if another write of the same key follows. Deletions are never left out.
-	Skips bool
-
 	// MaxBytes is the greatest size of a record: its Meta, its Value, and the strings of its labels together. The engine rejects larger
 	// ones. Zero means that the backend declares no limit; it may still return [ErrTooLarge].
 	MaxBytes int

@@ -8,7 +8,7 @@
 //	db, err := postgres.Open(ctx, pool, postgres.Config{}) // a *postgres.Backend
 //	apps, err := store.Open(db, "app", store.Config[App]{})
 //
-// The engine in package store implements the life of an object: generation, status, finalizers, preconditions, repeated requests. A backend
+// The engine in package store implements the life of an object: generation, status, finalizers, and preconditions. A backend
 // sees only records, and never decodes one. Embed a [Kinds] for the method Claim, and run the suite in package storetest against your
 // backend. [Record] implements encoding.BinaryMarshaler for databases whose values are byte slices.
 //
@@ -43,8 +43,8 @@
 //     After any other error, such as a lost connection, it may have happened.
 //  4. Every later Get, List, and Transact sees an acknowledged write, in every process.
 //  5. All pages of a List show the kind at one version, and a Watch from that version yields everything after it.
-//  6. A Watch yields changes in order of version, each once, and leaves none out, unless Capabilities.Skips allows that. It never leaves
-//     out a deletion. If it cannot keep this promise, it ends with [ErrExpired].
+//  6. A Watch yields changes in order of version, each once, and leaves none out. If it cannot keep this promise, it ends with
+//     [ErrExpired].
 //  7. A watch is never silent for longer than [BookmarkInterval].
 //  8. Bytes and strings are returned exactly as they were written.
 //

@@ -12,13 +12,20 @@ var (
 	ErrExpired = informer.ErrExpired
 
 	// ErrFenced is what a [FencedError] wraps.
-	ErrFenced = errors.New("a later term has written")
+	ErrFenced = fmt.Errorf("%w", fencedError{})
 
 	// ErrTooLarge reports that a record is larger than the backend allows. Nothing was written.
 	ErrTooLarge = errors.New("the record is too large")
 )
 
-// Fence is the term in which a leader writes, and the lease that the term belongs to. Terms of different leases are unrelated.
+// fencedError has a method that controllers and queues call: they need not import a store.
+type fencedError struct{}
+
+func (fencedError) Error() string { return "a later term has written" }
+func (fencedError) Fenced() bool  { return true }
+
+// Fence is the term in which a leader writes, and the lease that the term belongs to. Terms of different leases are unrelated. A backend
+// records terms up to 1<<63 - 1. It records a greater one too, or returns an error that does not wrap [ErrFenced].
 type Fence struct {
 	Lease string
 	Term  uint64

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +54,8 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkLatency compares the time from a commit to the handler of an informer with that to a watch of the client.
+// BenchmarkLatency compares the time from a commit to the handler of an informer, of objects and of a prefix, with that to a watch of the
+// client.
 func BenchmarkLatency(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		addr, seen := durable(b).addr, make(chan time.Time, 1)
@@ -80,6 +82,34 @@ func BenchmarkLatency(b *testing.B) {
 		addr := durable(b).addr
 		dbtest.AppLatency(b, open(b, addr, etcd.Config{}), open(b, addr, etcd.Config{}))
 	})
+	b.Run("prefix", func(b *testing.B) {
+		addr := durable(b).addr
+		writer := connect(b, addr)
+		write := func(i int) error {
+			_, err := writer.Put(b.Context(), bareApps+"a", fmt.Sprintf(`{"Image":"%d"}`, i))
+			return err
+		}
+		require.NoError(b, write(0))
+		key := func(a keyed) string { return a.Key }
+		dbtest.HandlerLatency(b, bareSource(b, connect(b, addr)), key, write)
+	})
+}
+
+// keyed is a value of the bare client, and its key.
+type keyed struct {
+	Key string
+	dbtest.App
+}
+
+// bareSource is the source of the values of the bare client.
+func bareSource(b *testing.B, c *clientv3.Client) *etcd.Prefix[keyed] {
+	p, err := etcd.NewPrefix(b.Context(), c, func(kv *mvccpb.KeyValue) (app keyed, err error) {
+		err = json.Unmarshal(kv.Value, &app.App)
+		app.Key = string(kv.Key[len(bareApps):])
+		return app, err
+	}, etcd.PrefixConfig{Prefix: bareApps})
+	require.NoError(b, err)
+	return p
 }
 
 var rows = dbtest.Rows()
@@ -158,6 +188,7 @@ func BenchmarkList(b *testing.B) {
 		})
 	})
 	b.Run("setpoint", func(b *testing.B) { dbtest.List(b, dbtest.Apps(b, open(b, addr, etcd.Config{})), *rows) })
+	b.Run("prefix", func(b *testing.B) { dbtest.List(b, bareSource(b, connect(b, addr)), *rows) })
 }
 
 // BenchmarkDrain compares a watch that comes back after a pause, in which there were many changes, with as many changes that a watch of the
@@ -189,4 +220,63 @@ func BenchmarkDrain(b *testing.B) {
 	b.Run("setpoint", func(b *testing.B) {
 		dbtest.Drain(b, dbtest.Apps(b, open(b, addr, etcd.Config{})), informer.Version(before), changes)
 	})
+	b.Run("prefix", func(b *testing.B) {
+		dbtest.Drain(b, bareSource(b, connect(b, addr)), informer.Version(before), changes)
+	})
+}
+
+// BenchmarkMemory compares the heap of a cache of a prefix with that of a map of the same values, which the client has read. The server is
+// another process.
+func BenchmarkMemory(b *testing.B) {
+	addr := startProcesses(b, 1).near()
+	fill(b, addr, *rows)
+	measure := func(b *testing.B, read func() (keep any, n int)) {
+		for b.Loop() {
+			before := heap()
+			keep, n := read()
+			after := heap()
+			require.Equal(b, *rows, n)
+			b.ReportMetric(float64(after-min(before, after))/float64(n), "B/object")
+			runtime.KeepAlive(keep)
+		}
+	}
+	b.Run("bare", func(b *testing.B) {
+		c := connect(b, addr)
+		measure(b, func() (any, int) {
+			all := map[string]keyed{}
+			for from, more := bareApps, true; more; {
+				res, err := c.Get(b.Context(), from, clientv3.WithRange(clientv3.GetPrefixRangeEnd(bareApps)), clientv3.WithLimit(10_000))
+				require.NoError(b, err)
+				for _, kv := range res.Kvs {
+					from = string(kv.Key) + "\x00"
+					key := string(kv.Key[len(bareApps):])
+					all[key] = keyed{key, decode(b, kv)}
+				}
+				more = res.More
+			}
+			return all, len(all)
+		})
+	})
+	b.Run("prefix", func(b *testing.B) {
+		source := bareSource(b, connect(b, addr))
+		measure(b, func() (any, int) {
+			inf, err := informer.New(source, func(a keyed) string { return a.Key }, informer.Config{})
+			require.NoError(b, err)
+			ctx, stop := context.WithCancel(b.Context())
+			done := make(chan error, 1)
+			go func() { done <- inf.Run(ctx) }() // ends with stop
+			require.NoError(b, inf.CatchUp(ctx))
+			stop()
+			require.NoError(b, <-done)
+			return inf, inf.Indexer().Len()
+		})
+	})
+}
+
+// heap returns how many bytes are reachable.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }

@@ -1,9 +1,14 @@
-// Package etcd stores the objects of package store in an etcd cluster, for any number of processes.
+// Package etcd stores the objects of package store in an etcd cluster, for any number of processes. It also makes a source of keys and
+// values that are your own, whatever their form: see [NewPrefix], and Your own keys below.
 //
 //	client, err := clientv3.New(clientv3.Config{
 //		Endpoints:            []string{"10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"},
 //		DialKeepAliveTime:    10 * time.Second, // otherwise a dead connection is noticed after minutes
 //		DialKeepAliveTimeout: 3 * time.Second,
+//		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{ // otherwise a client pauses for up to two minutes
+//			Backoff:           backoff.Config{BaseDelay: time.Second, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
+//			MinConnectTimeout: 5 * time.Second,
+//		})},
 //	})
 //	...
 //	defer client.Close()
@@ -24,8 +29,9 @@
 //  4. A Get, a Transact and the first page of a List read the state that a majority has committed. All pages of a List have the
 //     revision of the first.
 //  5. A watch reports every change once, in order of version. It never continues after a gap. It ends with backend.ErrExpired if the
-//     changes after its version are compacted, another cluster answers, or another program has deleted a record without a tombstone.
-//     The same error ends it if the cluster was restored from a backup and has not reached that version.
+//     changes after its version are compacted, or another program has deleted a record without a tombstone. It ends with
+//     informer.ErrNewHistory if another cluster answers, or if the cluster was restored from a backup and has not reached that version: an
+//     informer then lists again, and accepts an older version.
 //  6. A bookmark has the version of an event that arrived, or of a progress notification that the watch has requested. Open refuses the
 //     versions of etcd in which a progress notification can overtake an event.
 //  7. Every process refuses a write with a stale term: the error wraps backend.ErrFenced.
@@ -66,7 +72,31 @@
 // The library refuses a record that is larger than [Config.MaxRequestBytes] allows, with backend.ErrTooLarge. Keep records far smaller:
 // etcd holds all keys in memory, and its database has a few gigabytes at most.
 //
-// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with one goroutine. It holds at most two responses of
+// A page of a list has about 4 MiB and at most 10,000 records. A watch is one stream with two goroutines. It holds at most two responses of
 // the server in memory, each about as large as the largest request, so a slow consumer costs the client little. It requests the progress
-// every [Config.Poll], and after writes of this Backend.
+// every [Config.Poll], and after writes of this Backend. Every two seconds, it checks that the user may still read: etcd does not end a
+// watch whose permission was revoked.
+//
+// # Your own keys
+//
+// If other programs write the keys, or they have a form of their own, a [Prefix] is the source of an informer, without a store:
+//
+//	apps, err := etcd.NewPrefix(ctx, client, func(kv *mvccpb.KeyValue) (App, error) {
+//		var app App
+//		err := json.Unmarshal(kv.Value, &app)
+//		app.Name = strings.TrimPrefix(string(kv.Key), "apps/")
+//		return app, err
+//	}, etcd.PrefixConfig{Prefix: "apps/"})
+//	...
+//	cached, err := informer.New(apps, func(app App) string { return app.Name }, informer.Config{})
+//
+// The keys stay as they are, and nothing is written. All writers count: other programs, etcdctl, leases that expire, and transactions. The
+// revision is the version, so compaction, partitions, restored backups, and lagging members are what they are for a Backend: everything
+// above about servers, compaction, and faults applies. The user needs read permission for the range of the prefix, and for nothing else.
+//
+// A value that does not decode stops no other: the cache keeps the state that it has, and a controller waits with that key until the value is
+// repaired or deleted. After your own write in a reconcile, call [Prefix.Wrote], and the next reconcile of that key sees it.
+//
+// To let one process at a time write, elect a leader with [Leases], which are two plain keys for each lease. [Leases.Guard] makes a
+// transaction of yours fail once another leader has taken over.
 package etcd

@@ -6,16 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -74,7 +71,7 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs []error
-	if err := validatePrefix(c.Prefix); err != nil {
+	if err := checkPrefix(c.Prefix, layoutElement, objectsElement, fencesElement); err != nil {
 		errs = append(errs, fmt.Errorf("Config.Prefix is %q, %w", c.Prefix, err))
 	}
 	if c.History < 0 {
@@ -93,19 +90,16 @@ func (c Config) validate() error {
 // several. All methods are safe for concurrent use.
 type Backend struct {
 	backend.Kinds
-	cfg     Config
-	keys    keys
-	kv      clientv3.KV
-	watches etcdserverpb.WatchClient
-	cluster cluster
-	latest  latest
-	trim    trim
-
-	// How long a watch tolerates a silent server, later and before the first answer.
-	silence, silenceAtFirst time.Duration
+	*conn
+	cfg  Config
+	keys keys
+	trim trim
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Versioner = (*Backend)(nil)
+)
 
 // Open returns the backend under a prefix of the cluster of client. It writes the layout key if that is missing and [Config.Existing] is
 // false. It returns an error if a field of cfg is invalid, or the keys under the prefix have another layout. It also returns an error if
@@ -122,11 +116,7 @@ func Open(ctx context.Context, client *clientv3.Client, cfg Config) (*Backend, e
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("etcd: open: %w", err)
 	}
-	b := &Backend{
-		cfg: cfg, keys: keys{cfg.Prefix}, silence: silence, silenceAtFirst: silenceAtFirst,
-		kv: clientv3.NewKV(client), watches: etcdserverpb.NewWatchClient(client.ActiveConnection()),
-	}
-	b.latest.changed = make(chan struct{})
+	b := &Backend{conn: connOf(client, cfg.Poll), cfg: cfg, keys: keys{cfg.Prefix}}
 	if err := b.setUp(ctx, client); err != nil {
 		return nil, failed(ctx, fmt.Sprintf("open prefix %q", cfg.Prefix), err)
 	}
@@ -197,48 +187,4 @@ func failed(ctx context.Context, doing string, err error) error {
 		return fmt.Errorf("etcd: %s: %w: the cluster was compacted in the meantime: %w", doing, backend.ErrExpired, err)
 	}
 	return fmt.Errorf("etcd: %s: %w", doing, err)
-}
-
-// cluster detects that the endpoints now belong to another cluster, such as one that was restored from a backup. The revisions of two
-// clusters are unrelated.
-type cluster struct {
-	mu sync.Mutex
-	// mu guards the following.
-	id    uint64           // of the cluster that answered last
-	begin informer.Version // its version when it answered first; 0 for the one of Open
-}
-
-// observe records an answer. It returns the version at which the cluster was first seen, or 0.
-func (c *cluster) observe(header *etcdserverpb.ResponseHeader) (begin informer.Version) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.id != 0 && c.id != header.ClusterId {
-		c.begin = informer.Version(header.Revision)
-	}
-	c.id = header.ClusterId
-	return c.begin
-}
-
-// latest is the last write of a Backend.
-type latest struct {
-	mu sync.Mutex
-	// mu guards the following.
-	version informer.Version
-	changed chan struct{} // closed by the next write
-}
-
-// next returns the version of the last write, and a channel that the next one closes.
-func (l *latest) next() (informer.Version, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.version, l.changed
-}
-
-// wrote wakes the watches of the Backend after a write.
-func (l *latest) wrote(v informer.Version) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.version = max(l.version, v)
-	close(l.changed)
-	l.changed = make(chan struct{})
 }

@@ -34,34 +34,34 @@ func remove(ctx context.Context, db *etcd.Backend, key string) (backend.Record, 
 }
 
 // watchEnd returns the error with which a watch ends, and its reports before that. It gives up when a test hangs.
-func watchEnd(t testing.TB, db *etcd.Backend, kind string, after informer.Version) (told []backend.Change, err error) {
+func watchEnd(t testing.TB, db *etcd.Backend, kind string, after informer.Version) (reported []backend.Change, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
 		if err != nil {
-			return told, err
+			return reported, err
 		}
-		told = append(told, c)
+		reported = append(reported, c)
 	}
-	return told, nil
+	return reported, nil
 }
 
 // changes returns the first n changes that a watch tells.
-func changes(t testing.TB, db *etcd.Backend, kind string, after informer.Version, n int) (told []backend.Record) {
+func changes(t testing.TB, db *etcd.Backend, kind string, after informer.Version, n int) (reported []backend.Record) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
 		require.NoError(t, err)
 		if c.Record.Key != "" {
-			told = append(told, c.Record)
+			reported = append(reported, c.Record)
 		}
-		if len(told) == n {
+		if len(reported) == n {
 			break
 		}
 	}
-	return told
+	return reported
 }
 
 func list(t testing.TB, db *etcd.Backend, kind string) (keys []string, version informer.Version) {
@@ -352,10 +352,10 @@ func TestWatchFromUnknownVersionExpires(t *testing.T) {
 	db, c := open(t, s.addr, etcd.Config{}), connect(t, s.addr)
 	r, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
-	told, err := watchEnd(t, db, "app", r.Version+1)
+	reported, err := watchEnd(t, db, "app", r.Version+1)
 	require.ErrorIs(t, err, backend.ErrExpired)
 	require.ErrorContains(t, err, fmt.Sprintf("the cluster is at version %d, not at %d", r.Version, r.Version+1))
-	assert.Empty(t, told)
+	assert.Empty(t, reported)
 
 	// A prefix that was deleted and made again has nothing to do with the versions before.
 	_, err = c.Delete(t.Context(), "setpoint/", clientv3.WithPrefix())
@@ -378,10 +378,10 @@ func TestCompactedWatchExpires(t *testing.T) {
 	require.NoError(t, err)
 	compact(t, c)
 	for _, after := range []informer.Version{0, first.Version} {
-		told, err := watchEnd(t, db, "app", after)
+		reported, err := watchEnd(t, db, "app", after)
 		require.ErrorIs(t, err, backend.ErrExpired)
 		require.ErrorContains(t, err, "are compacted")
-		for _, c := range told {
+		for _, c := range reported {
 			assert.Empty(t, c.Record.Key)
 		}
 	}

@@ -24,13 +24,16 @@ func (b *Backend) Forget(ctx context.Context, now informer.Version) error {
 // SetSilence sets how long the server of a watch may be silent.
 func (b *Backend) SetSilence(d time.Duration) { b.silence, b.silenceAtFirst = d, d }
 
-// Progress returns what a watch yields that has told everything up to a version, and was silent for a while, when a server reports its
+// Progress returns what a watch yields that has seen everything up to a version, and was silent for a while, when a server reports its
 // progress.
-func Progress(told, reported informer.Version) (yielded []backend.Change, err error) {
+func Progress(seen, reported informer.Version) (yielded []backend.Change, err error) {
 	w := &watcher{
-		b: new(Backend), told: told, last: time.Now().Add(-idle), lost: time.NewTimer(time.Hour),
-		yield: func(c backend.Change) bool { yielded = append(yielded, c); return true },
+		watchOf: watchOf{sink: &records{yield: func(c backend.Change) bool { yielded = append(yielded, c); return true }}},
+		conn:    new(conn), reported: seen, last: time.Now().Add(-idle), lost: time.NewTimer(time.Hour),
 	}
 	err = w.handle(answer{res: &etcdserverpb.WatchResponse{Header: &etcdserverpb.ResponseHeader{Revision: int64(reported)}}})
 	return yielded, err
 }
+
+// SetCheck sets how often a watch checks that it is still permitted.
+func (p *Prefix[T]) SetCheck(d time.Duration) { p.check = d }

@@ -24,7 +24,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/store/etcd"
@@ -208,32 +207,32 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		name    string
 		members int
 		slow    bool // only with many cycles
-		fault   func(w *writers.World, p *processes)
+		fault   func(w *dbtest.Writers, p *processes)
 	}{
-		{fullDisk, 1, false, func(_ *writers.World, p *processes) {
+		{fullDisk, 1, false, func(_ *dbtest.Writers, p *processes) {
 			p.disk.Fill()
 			p.servers[0].AwaitEnd() // an etcd that cannot write ends
 			p.disk.Free()
 			p.servers[0].Start()
 		}},
-		{"the quota is used up", 1, false, func(_ *writers.World, p *processes) { p.useUpQuota() }},
-		{wrongClock, 1, false, func(_ *writers.World, p *processes) {
+		{"the quota is used up", 1, false, func(_ *dbtest.Writers, p *processes) { p.useUpQuota() }},
+		{wrongClock, 1, false, func(_ *dbtest.Writers, p *processes) {
 			wrong := time.Duration(2*rand.IntN(2)-1) * time.Hour
 			p.servers[0].SetClock(wrong)
 			require.WithinDuration(t, time.Now().Add(wrong), p.clock(), 10*time.Minute)
 		}},
-		{"a writer is killed", 1, false, func(w *writers.World, _ *processes) { w.KillWriter() }},
-		{"the server is killed", 1, false, func(_ *writers.World, p *processes) { p.servers[0].Restart() }},
-		{"the server is restarted", 1, false, func(_ *writers.World, p *processes) { p.servers[0].Stop(); p.servers[0].Start() }},
-		{"all connections are cut", 1, false, func(_ *writers.World, p *processes) { p.clients[0].Cut() }},
-		{"a reply is lost", 1, false, func(_ *writers.World, p *processes) { p.clients[0].CutNextReply() }},
-		{"the network stalls", 1, false, func(_ *writers.World, p *processes) { stall(p.clients, 100*time.Millisecond) }},
-		{"the network stalls longer", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 3*time.Second) }},
-		{"connections are half-open", 1, false, func(_ *writers.World, p *processes) { p.clients[0].Hang() }}, // until a client misses its pings
-		{"the network stalls until clients give up", 1, true, func(_ *writers.World, p *processes) { stall(p.clients, 13*time.Second) }},
-		{"the leader is killed", 3, false, func(_ *writers.World, p *processes) { i, _ := p.leader(); p.servers[i].Restart() }},
-		{"the leader changes", 3, true, func(_ *writers.World, p *processes) { p.moveLeader() }},
-		{"the followers do not receive from the leader", 3, true, func(_ *writers.World, p *processes) {
+		{"a writer is killed", 1, false, func(w *dbtest.Writers, _ *processes) { w.KillWriter() }},
+		{"the server is killed", 1, false, func(_ *dbtest.Writers, p *processes) { p.servers[0].Restart() }},
+		{"the server is restarted", 1, false, func(_ *dbtest.Writers, p *processes) { p.servers[0].Stop(); p.servers[0].Start() }},
+		{"all connections are cut", 1, false, func(_ *dbtest.Writers, p *processes) { p.clients[0].Cut() }},
+		{"a reply is lost", 1, false, func(_ *dbtest.Writers, p *processes) { p.clients[0].CutNextReply() }},
+		{"the network stalls", 1, false, func(_ *dbtest.Writers, p *processes) { stall(p.clients, 100*time.Millisecond) }},
+		{"the network stalls longer", 1, true, func(_ *dbtest.Writers, p *processes) { stall(p.clients, 3*time.Second) }},
+		{"connections are half-open", 1, false, func(_ *dbtest.Writers, p *processes) { p.clients[0].Hang() }}, // until a client misses its pings
+		{"the network stalls until clients give up", 1, true, func(_ *dbtest.Writers, p *processes) { stall(p.clients, 13*time.Second) }},
+		{"the leader is killed", 3, false, func(_ *dbtest.Writers, p *processes) { i, _ := p.leader(); p.servers[i].Restart() }},
+		{"the leader changes", 3, true, func(_ *dbtest.Writers, p *processes) { p.moveLeader() }},
+		{"the followers do not receive from the leader", 3, true, func(_ *dbtest.Writers, p *processes) {
 			i, _ := p.leader()
 			stall(p.peers[i:i+1], time.Second)
 		}},
@@ -252,7 +251,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 				p.dirs = []string{filepath.Join(p.disk.Dir, "data")}
 			}
 			p.start()
-			w := writers.Begin(t, open(t, p.far(), quick), p.far())
+			w := dbtest.BeginWriters(t, open(t, p.far(), quick), p.far())
 			for range *cycles {
 				w.AwaitWrites(20)
 				time.Sleep(rand.N(20 * time.Millisecond)) // any moment will do
@@ -270,8 +269,8 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	p := startProcesses(t, 1)
 	client := connect(t, p.near())
-	away := writers.NewAway(open(t, p.near(), quick))
-	w := writers.Begin(t, away, p.near())
+	away := dbtest.NewAway(open(t, p.near(), quick))
+	w := dbtest.BeginWriters(t, away, p.near())
 	for range *cycles {
 		w.AwaitWrites(20)
 		away.Miss(t, func() {
@@ -282,6 +281,23 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	w.AwaitWrites(20)
 	w.Check(nil)
 	t.Logf("%d times, %d writes acknowledged, %d watches expired", *cycles, w.Writes(), away.Expired())
+}
+
+func TestLeasesSurviveFaults(t *testing.T) {
+	t.Parallel()
+	p := startProcesses(t, 1)
+	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+		proxy := servertest.NewProxy(t, p.near())
+		prefix := newPrefix()
+		return leasetest.Backend{
+			Store:    leasesAt(t, proxy.Addr(), prefix),
+			Reopen:   func() leaderelect.LeaseStore { return leasesAt(t, p.near(), prefix) },
+			Drop:     proxy.Stall,
+			Heal:     proxy.Heal,
+			CutReply: proxy.CutNextReply,
+			Restart:  p.servers[0].Restart,
+		}
+	})
 }
 
 func TestClusterHoldsLeasesDespiteFaults(t *testing.T) {

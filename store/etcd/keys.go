@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,8 +22,8 @@ const (
 	objectsElement = "objects"
 	fencesElement  = "fences"
 
-	live = "live/"
-	gone = "gone/"
+	live       = "live/"
+	tombstones = "gone/"
 )
 
 // layout is the value of the layout key. Any other value means that this package does not understand the keys.
@@ -57,11 +58,11 @@ func escape(kind string) string {
 // end returns the end of the range of all keys that begin with prefix, which is not empty and not all 0xff.
 func end(prefix string) string { return clientv3.GetPrefixRangeEnd(prefix) }
 
-// validatePrefix refuses a prefix whose keys could belong to another one: "a" has keys that begin with "a/objects/".
-func validatePrefix(prefix string) error {
+// checkPrefix refuses a prefix whose keys could belong to another one: "a" has keys that begin with "a/objects/", if objects is one of the
+// elements that follow a prefix.
+func checkPrefix(prefix string, elements ...string) error {
 	for element := range strings.SplitSeq(prefix, "/") {
-		switch element {
-		case layoutElement, objectsElement, fencesElement:
+		if slices.Contains(elements, element) {
 			return errors.New("must not have the element " + element)
 		}
 	}

@@ -170,13 +170,13 @@ func TestLargeStoreIsReadInLittleMemory(t *testing.T) {
 	require.NoError(t, inf.WaitForVersion(ctx, last))
 	t.Logf("the cache had them %v after the first", time.Since(begin).Round(time.Second))
 
-	told := 0
+	reported := 0
 	begin = time.Now()
 	heap = heapOf(func() {
 		for ch, err := range db.Watch(ctx, "App", backend.Query{}, version) {
 			require.NoError(t, err)
 			if ch.Record.Key != "" {
-				if told++; told == 1 {
+				if reported++; reported == 1 {
 					time.Sleep(2 * time.Second) // a slow consumer: what is to come stays on the server
 				}
 			}
@@ -185,6 +185,6 @@ func TestLargeStoreIsReadInLittleMemory(t *testing.T) {
 			}
 		}
 	})
-	require.Equal(t, changed, told)
+	require.Equal(t, changed, reported)
 	t.Logf("a watch yielded them in %v, 2s of which its consumer slept, with %d MB of heap", time.Since(begin).Round(time.Millisecond), heap>>20)
 }

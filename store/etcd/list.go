@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strings"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -30,13 +31,46 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
+// Version implements [backend.Versioner]. The version is that of the cluster, so other programs raise it too. The watches of b request
+// their progress, so that they reach it soon.
+func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
+	res, err := b.kv.Get(ctx, b.keys.layout(), clientv3.WithKeysOnly())
+	if err != nil {
+		return 0, failed(ctx, "read the version", err)
+	}
+	b.cluster.observe(res.Header)
+	v := informer.Version(res.Header.Revision)
+	b.latest.wrote(v)
+	return v, nil
+}
+
 // list calls yield with page after page, all at the revision of the first, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	prefix := b.keys.kind(kind) + live
-	from, to := prefix+q.Prefix, end(prefix+q.Prefix)
+	return b.pages(ctx, prefix+q.Prefix, func(at informer.Version, kvs []*mvccpb.KeyValue) (bool, error) {
+		page := backend.Page{Version: at, Records: make([]backend.Record, 0, len(kvs))}
+		for _, kv := range kvs {
+			r, err := decode(strings.TrimPrefix(string(kv.Key), prefix), kv, false)
+			if err != nil {
+				return false, err
+			}
+			if q.Matches(r.Key, r.Labels) {
+				page.Records = append(page.Records, r)
+			}
+		}
+		return yield(page), nil
+	})
+}
+
+// pages calls use with page after page of the keys that begin with prefix, all at the revision of the first, until it returns false. There
+// is at least one page.
+func (c *conn) pages(
+	ctx context.Context, prefix string, use func(at informer.Version, kvs []*mvccpb.KeyValue) (more bool, err error),
+) error {
+	from, to := prefix, end(prefix)
 	var revision, limit, most int64 = 0, firstPage, maxPage // revision 0 is the current one
 	for {
-		res, err := b.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(limit), clientv3.WithRev(revision))
+		res, err := c.kv.Get(ctx, from, clientv3.WithRange(to), clientv3.WithLimit(limit), clientv3.WithRev(revision))
 		if limit > 1 && exceeds(err) {
 			limit /= 2
 			most = limit
@@ -45,23 +79,16 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		if err != nil {
 			return err
 		}
-		b.cluster.observe(res.Header)
+		c.cluster.observe(res.Header)
 		if revision == 0 {
 			revision = res.Header.Revision
 		}
-		page, size := backend.Page{Version: informer.Version(revision), Records: make([]backend.Record, 0, len(res.Kvs))}, 0
+		if more, err := use(informer.Version(revision), res.Kvs); err != nil || !more || !res.More {
+			return err
+		}
+		size := 0
 		for _, kv := range res.Kvs {
 			size += len(kv.Key) + len(kv.Value)
-			r, err := decode(strings.TrimPrefix(string(kv.Key), prefix), kv, false)
-			if err != nil {
-				return err
-			}
-			if q.Matches(r.Key, r.Labels) {
-				page.Records = append(page.Records, r)
-			}
-		}
-		if !yield(page) || !res.More {
-			return nil
 		}
 		from = string(res.Kvs[len(res.Kvs)-1].Key) + "\x00"
 		limit = min(next(int64(len(res.Kvs)), size), most)

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 
-	"github.com/setpoint-go/setpoint/internal/writers"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/etcd"
 )
@@ -35,7 +35,19 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	writers.Main(func(ctx context.Context, addrs string) (backend.Backend, error) {
+	if text := os.Getenv(envPrefixWriter); text != "" {
+		var w prefixWriter
+		err := json.Unmarshal([]byte(text), &w)
+		if err == nil {
+			err = w.run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	dbtest.WriterMain(func(ctx context.Context, addrs string) (backend.Backend, error) {
 		c, err := dial(addrs) // until the process ends
 		if err != nil {
 			return nil, err
@@ -43,20 +55,14 @@ func TestMain(m *testing.M) {
 		return etcd.Open(ctx, c, quick)
 	})
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", atOnce); err != nil {
-			panic(err)
-		}
-	}
+	dbtest.LimitParallel(atOnce)
 	os.Exit(m.Run())
 }
 
 // envServer is the variable that makes the test binary a server. Its value is the member, as JSON.
 const envServer = "SETPOINT_ETCD_SERVER"
 
-// serve runs a server until it is told to stop.
+// serve runs a server until it is asked to stop.
 func serve(text string) error {
 	var m member
 	if err := json.Unmarshal([]byte(text), &m); err != nil {

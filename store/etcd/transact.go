@@ -32,17 +32,17 @@ func (b *Backend) Get(ctx context.Context, kind, key string) (backend.Record, er
 	return r, nil
 }
 
-// object is the keys of a record. The record is under live, under gone, or nowhere, and never under both.
-type object struct{ key, live, gone string }
+// object is the keys of a record. The record is under live, under tombstone, or nowhere, and never under both.
+type object struct{ key, live, tombstone string }
 
 func (b *Backend) object(kind, key string) object {
 	at := b.keys.kind(kind)
-	return object{key, at + live + key, at + gone + key}
+	return object{key, at + live + key, at + tombstones + key}
 }
 
 // reads are the operations whose responses decode receives.
 func (o object) reads() []clientv3.Op {
-	return []clientv3.Op{clientv3.OpGet(o.live), clientv3.OpGet(o.gone)}
+	return []clientv3.Op{clientv3.OpGet(o.live), clientv3.OpGet(o.tombstone)}
 }
 
 func (o object) decode(responses []*etcdserverpb.ResponseOp) (r backend.Record, err error) {
@@ -65,15 +65,15 @@ func decode(key string, kv *mvccpb.KeyValue, deleted bool) (r backend.Record, er
 
 // unchanged returns the comparisons that hold while have is the current record.
 func (o object) unchanged(have backend.Record) []clientv3.Cmp {
-	var liveAt, goneAt int64
+	var liveAt, tombstoneAt int64
 	if have.Deleted {
-		goneAt = int64(have.Version)
+		tombstoneAt = int64(have.Version)
 	} else {
 		liveAt = int64(have.Version)
 	}
 	return []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(o.live), "=", liveAt),
-		clientv3.Compare(clientv3.ModRevision(o.gone), "=", goneAt),
+		clientv3.Compare(clientv3.ModRevision(o.tombstone), "=", tombstoneAt),
 	}
 }
 
@@ -84,9 +84,9 @@ func (o object) writes(have, next backend.Record) ([]clientv3.Op, error) {
 	if err != nil {
 		return nil, err
 	}
-	put, other := o.live, o.gone
+	put, other := o.live, o.tombstone
 	if next.Deleted {
-		put, other = o.gone, o.live
+		put, other = o.tombstone, o.live
 	}
 	ops := []clientv3.Op{clientv3.OpPut(put, string(data))}
 	if have.Version != 0 && have.Deleted != next.Deleted {

@@ -72,7 +72,7 @@ func (b *Backend) forget(ctx context.Context, now int64) error {
 		}
 		found := string(res.Kvs[0].Key)
 		kind := b.keys.kindOf(found)
-		if kind == "" || !strings.HasPrefix(found, kind+gone) {
+		if kind == "" || !strings.HasPrefix(found, kind+tombstones) {
 			t.cursor = end(kind)
 			if kind == "" {
 				t.cursor = found + "\x00" // not a key of ours
@@ -87,7 +87,7 @@ func (b *Backend) forget(ctx context.Context, now int64) error {
 // forgetOf reads the next tombstones of a kind, and deletes those that are old enough. The caller holds trim.mu.
 func (b *Backend) forgetOf(ctx context.Context, kind string) error {
 	t := &b.trim
-	res, err := b.kv.Get(ctx, t.cursor, clientv3.WithRange(end(kind+gone)), clientv3.WithLimit(trimKeys), clientv3.WithKeysOnly())
+	res, err := b.kv.Get(ctx, t.cursor, clientv3.WithRange(end(kind+tombstones)), clientv3.WithLimit(trimKeys), clientv3.WithKeysOnly())
 	if err != nil {
 		return err
 	}

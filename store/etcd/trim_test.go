@@ -143,18 +143,18 @@ func TestWritesCompactClusterToHistory(t *testing.T) {
 	last := versions[len(versions)-1]
 	_, err = watchEnd(t, db, "app", first.Version)
 	require.ErrorIs(t, err, backend.ErrExpired)
-	after, told := last-history, []informer.Version{}
+	after, reported := last-history, []informer.Version{}
 	for c, err := range db.Watch(t.Context(), "app", backend.Query{}, after) {
 		require.NoError(t, err)
 		if c.Record.Key != "" {
-			told = append(told, c.Version)
+			reported = append(reported, c.Version)
 		}
 		if c.Version >= last {
 			break
 		}
 	}
 	from, _ := slices.BinarySearch(versions, after+1)
-	assert.Equal(t, versions[from:], told)
+	assert.Equal(t, versions[from:], reported)
 	assert.Less(t, tombstones(t, c, "app"), int64(250))
 	t.Logf("%d tombstones are left of 350", tombstones(t, c, "app"))
 }

@@ -152,7 +152,7 @@ func TestCacheSurvivesLegalFaultsButNotLostEvent(t *testing.T) {
 						if r.IntN(3) == 0 {
 							_, _ = memory.Delete(ctx, key)
 						} else {
-							o, err := store.CreateOrUpdate(ctx, memory, nil, key, func(o *object) error { o.Value.Size++; return nil })
+							o, err := store.CreateOrUpdate(ctx, memory, key, func(o *object) error { o.Value.Size++; return nil })
 							require.NoError(t, err)
 							last = o.Version
 						}

@@ -13,10 +13,7 @@ import (
 type Machine struct{ Disk string }
 
 func machines() *interceptor.Store[Machine] {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		panic(err)
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	memory, err := store.Open[Machine](db, "machine", store.Config[Machine]{})
 	if err != nil {
 		panic(err)
@@ -24,21 +21,21 @@ func machines() *interceptor.Store[Machine] {
 	return interceptor.New[Machine](memory)
 }
 
-// The reply to a write is lost: the writer cannot know whether it was applied, and repeats it under the same id.
+// The reply to a write is lost: the writer cannot know whether it was applied, and finds out when it repeats the write.
 func ExampleStore() {
 	ctx := context.Background()
 	s := machines()
 	lost := s.Inject(interceptor.Rule{Op: "create", Key: "m1", Fault: interceptor.LoseReply()})
 
 	for range 2 {
-		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"}, store.RequestID("c2d8"))
+		_, err := s.Create(ctx, store.Object[Machine]{Key: "m1"})
 		fmt.Println(err)
 	}
 	list, _ := s.List(ctx)
 	fmt.Println(len(list.Items), "machine, at version", list.Version, "- replies lost:", lost.Hits())
 	// Output:
 	// store: create machine "m1": the connection was lost, the outcome is unknown
-	// <nil>
+	// store: create machine "m1": object already exists
 	// 1 machine, at version 1 - replies lost: 1
 }
 
@@ -76,11 +73,7 @@ func ExampleFault() {
 // The third write fails, whatever its kind.
 func ExamplePlan() {
 	ctx := context.Background()
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	machines, _ := store.Open(db, "machine", store.Config[Machine]{})
 	disks, _ := store.Open(db, "disk", store.Config[string]{})
 	var plan interceptor.Plan
@@ -89,7 +82,7 @@ func ExamplePlan() {
 
 	_, _ = m.Create(ctx, store.Object[Machine]{Key: "m1"})
 	_, _ = d.Create(ctx, store.Object[string]{Key: "d1"})
-	_, err = m.Create(ctx, store.Object[Machine]{Key: "m2"})
+	_, err := m.Create(ctx, store.Object[Machine]{Key: "m2"})
 	fmt.Println(err)
 	// Output: store: create machine "m2": the quota is used up
 }

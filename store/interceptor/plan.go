@@ -79,7 +79,9 @@ func (p *Plan) Calls() []Call { return p.callsOf(func(string) bool { return true
 // Writes returns the Create, Update, UpdateStatus, and Delete calls among Calls, including those that failed. If it is empty, no caller
 // tried to write.
 func (p *Plan) Writes() []Call {
-	return p.callsOf(func(op string) bool { return op != opGet && op != opList && op != opWatch })
+	return p.callsOf(func(op string) bool {
+		return op == opCreate || op == opUpdate || op == opUpdateStatus || op == opDelete
+	})
 }
 
 // ForgetCalls empties Calls and Writes. Rules keep their counts.

@@ -40,17 +40,17 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 		"a precondition": {
 			interceptor.Rule{When: func(c interceptor.Call) bool {
 				for _, p := range c.Args.Pre {
-					if id, ok := p.RequestID(); ok && id == "r1" {
+					if uid, ok := p.UID(); ok && uid == "u1" {
 						return true
 					}
 				}
 				return false
 			}},
 			func(ctx context.Context, s *intercepting) error {
-				return errOf(s.Delete(ctx, "web", store.RequestID("r1")))
+				return errOf(s.Delete(ctx, "web", store.IfUID("u1")))
 			},
 			func(ctx context.Context, s *intercepting) error {
-				return errOf(s.Create(ctx, object{Key: "new"}, store.RequestID("r2")))
+				return errOf(s.Create(ctx, object{Key: "new"}, store.IfVersion(0)))
 			},
 		},
 		"the fence": {
@@ -96,7 +96,7 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 			interceptor.Rule{Kind: "thing"},
 			func(ctx context.Context, s *intercepting) error { return errOf(s.Get(ctx, "web")) },
 			func(ctx context.Context, s *intercepting) error {
-				other := must(store.Open(must(store.NewMemory(store.MemoryConfig{})), "other", store.Config[thing]{}))
+				other := must(store.Open(store.NewMemory(store.MemoryConfig{}), "other", store.Config[thing]{}))
 				_, err := interceptor.NewWithPlan(s.Plan, other).List(ctx)
 				return err
 			},
@@ -119,7 +119,7 @@ func TestRuleSeesArgumentsAndCaller(t *testing.T) {
 }
 
 func TestSharedPlanRuleCountsCallsOfAllKinds(t *testing.T) {
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	var plan interceptor.Plan
 	things := interceptor.NewWithPlan(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
 	numbers := interceptor.NewWithPlan(&plan, must(store.Open(db, "number", store.Config[int]{})))
@@ -172,7 +172,7 @@ func TestBreakWatchesCallsStoreWithoutLock(t *testing.T) {
 
 func TestBreakWatchesEndsWatchesOfKindAndCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		var plan interceptor.Plan
 		things := interceptor.NewWithPlan(&plan, must(store.Open(db, "thing", store.Config[thing]{})))
 		others := interceptor.NewWithPlan(&plan, must(store.Open(db, "other", store.Config[thing]{})))

@@ -93,7 +93,7 @@ func Before(f func(ctx context.Context) error) Fault { return Fault{kind: before
 // Skip merges states: an event is left out if the next delivery of its watch is another event of the same key. So every matching event
 // waits for the next event or bookmark. A deletion is never left out. A hit is an event that was left out.
 //
-// A source whose backend Skips does this, so every consumer of a source must tolerate it.
+// A source that keeps only the last state of an object does this, as one that polls, so every consumer of a source must tolerate it.
 func Skip() Fault { return Fault{kind: skip} }
 
 // IllegalDrop loses an event for good. No source may do this: it breaks guarantee 4 of package store. Use it to check that a test detects a
@@ -110,12 +110,12 @@ func IllegalReorder() Fault { return Fault{kind: reorder} }
 func (r Rule) withDefaults() Rule {
 	ops := []string{
 		"", opGet, opList, opWatch, opEvent,
-		opCreate, opUpdate, opUpdateStatus, opDelete,
+		opCreate, opUpdate, opUpdateStatus, opDelete, opVersion, opRaiseFence,
 	}
 	switch {
 	case !slices.Contains(ops, r.Op):
 		panic(fmt.Sprintf("interceptor: Inject: %q is no operation of a store", r.Op))
-	case r.Key != "" && (r.Op == opList || r.Op == opWatch):
+	case r.Key != "" && (r.Op == opList || r.Op == opWatch || r.Op == opVersion || r.Op == opRaiseFence):
 		panic(fmt.Sprintf("interceptor: Inject: a %s has no key", r.Op))
 	case r.Nth < 0:
 		panic(fmt.Sprintf("interceptor: Inject: Nth is %d", r.Nth))
@@ -148,5 +148,7 @@ const (
 	opUpdate       = "update"
 	opUpdateStatus = "update status"
 	opDelete       = "delete"
+	opVersion      = "version"
+	opRaiseFence   = "raise fence"
 	opEvent        = "event"
 )

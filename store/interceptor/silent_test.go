@@ -42,7 +42,7 @@ func TestInformerWithHangingWatchIsStale(t *testing.T) {
 				require.NoError(t, informer.WaitForSync(ctx, in))
 				_, err = s.Create(ctx, object{Key: "new"})
 				require.NoError(t, err)
-				synctest.Wait() // the watch has told of it, and hangs
+				synctest.Wait() // the watch has reported it, and hangs
 
 				time.Sleep(2 * backend.BookmarkInterval)
 				assert.False(t, in.Stale(time.Second), "%s has twice the promised time", name)

@@ -90,6 +90,17 @@ func (i *Store[T]) Select(ctx context.Context, sel store.Selector) (informer.Lis
 	})
 }
 
+// LatestVersion implements [store.Store].
+func (i *Store[T]) LatestVersion(ctx context.Context) (informer.Version, error) {
+	return intercept(ctx, i, opVersion, "", Args{}, func() (informer.Version, error) { return i.to.LatestVersion(ctx) })
+}
+
+// RaiseFence implements [store.Store].
+func (i *Store[T]) RaiseFence(ctx context.Context) error {
+	_, err := intercept(ctx, i, opRaiseFence, "", Args{}, func() (struct{}, error) { return struct{}{}, i.to.RaiseFence(ctx) })
+	return err
+}
+
 // ListPages implements [store.Store]. A rule hits the whole list, before the first page.
 func (i *Store[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[store.Object[T]], error] {
 	return func(yield func(informer.List[store.Object[T]], error) bool) {

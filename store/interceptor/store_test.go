@@ -31,7 +31,7 @@ const history = 40
 
 // intercepted returns an interceptor in front of a store in memory, which holds "web", and that store.
 func intercepted(t *testing.T) (*intercepting, store.Store[thing]) {
-	memory, err := store.Open[thing](must(store.NewMemory(store.MemoryConfig{History: history})), "thing", store.Config[thing]{})
+	memory, err := store.Open[thing](store.NewMemory(store.MemoryConfig{History: history}), "thing", store.Config[thing]{})
 	require.NoError(t, err)
 	_, err = memory.Create(t.Context(), object{Key: "web"})
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func version(t *testing.T, s store.Store[thing]) informer.Version {
 
 func TestInterceptorWithoutRulesIsAStore(t *testing.T) {
 	storetest.RunInBubbles(t, func(*testing.T) storetest.Database {
-		db := must(store.NewMemory(store.MemoryConfig{History: history}))
+		db := store.NewMemory(store.MemoryConfig{History: history})
 		return storetest.Database{
 			Handles:   []backend.Backend{db, db},
 			Through:   func(s store.Store[thing]) store.Store[thing] { return interceptor.New(s) },
@@ -259,47 +259,6 @@ func TestRuleThatNeverMatchesPanics(t *testing.T) {
 		assert.PanicsWithValue(t, want, func() { s.Inject(rule) })
 	}
 	assert.Panics(t, func() { s.Inject(interceptor.Rule{Fault: interceptor.Before(nil)}) })
-}
-
-func TestRepeatedCallAfterLostReplyIsAppliedOnce(t *testing.T) {
-	for op, call := range calls {
-		if !isWrite(op) {
-			continue
-		}
-		t.Run(op, func(t *testing.T) {
-			s, memory := intercepted(t)
-			in := s.Inject(interceptor.Rule{Op: op, Times: 2, Fault: interceptor.LoseReply()})
-			once := onceStore{s, store.RequestID("r1")}
-			for range 2 {
-				require.ErrorIs(t, call(t.Context(), once), interceptor.ErrLost)
-			}
-			require.NoError(t, call(t.Context(), once))
-			assert.Equal(t, 2, in.Hits())
-			assert.EqualValues(t, 2, version(t, memory), "one write after the first")
-		})
-	}
-}
-
-// onceStore writes under one request id.
-type onceStore struct {
-	store.Store[thing]
-	once store.Precondition
-}
-
-func (s onceStore) Create(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
-	return s.Store.Create(ctx, o, s.once)
-}
-
-func (s onceStore) Update(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
-	return s.Store.Update(ctx, o, s.once)
-}
-
-func (s onceStore) UpdateStatus(ctx context.Context, o object, _ ...store.Precondition) (object, error) {
-	return s.Store.UpdateStatus(ctx, o, s.once)
-}
-
-func (s onceStore) Delete(ctx context.Context, key string, _ ...store.Precondition) (object, error) {
-	return s.Store.Delete(ctx, key, s.once)
 }
 
 // Rules are added and removed during concurrent writes and watches. A rule matched each failed call, and all other

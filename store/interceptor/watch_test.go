@@ -66,16 +66,16 @@ func TestHangingWatchIsSilentThenMissesNothing(t *testing.T) {
 		pull := follow(t, t.Context(), s)
 		require.Equal(t, "Added web", pull())
 		require.NoError(t, calls["create"](t.Context(), memory))
-		told := make(chan string)
-		go func() { told <- pull() }() // ends when the rule is removed; waited for below
+		reported := make(chan string)
+		go func() { reported <- pull() }() // ends when the rule is removed; waited for below
 		time.Sleep(time.Hour)
 		select {
-		case line := <-told:
+		case line := <-reported:
 			t.Fatal("not silent: " + line)
 		default:
 		}
 		in.Remove()
-		assert.Equal(t, "Added new", <-told)
+		assert.Equal(t, "Added new", <-reported)
 
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -92,21 +92,21 @@ func TestBreakWatchesEndsOpenWatches(t *testing.T) {
 		waiting, hanging := follow(t, t.Context(), s), follow(t, t.Context(), s)
 		require.Equal(t, "Added web", waiting())
 		s.Inject(interceptor.Rule{Op: "watch", Fault: interceptor.Hang()})
-		told := make(chan string)
+		reported := make(chan string)
 		for _, pull := range []func() string{waiting, hanging} {
-			go func() { told <- pull() }() // ends when the watches are broken; waited for below
+			go func() { reported <- pull() }() // ends when the watches are broken; waited for below
 		}
 		synctest.Wait()
 		s.BreakWatches(errors.New("cut"))
-		assert.Equal(t, "store: watch thing: cut", <-told)
-		assert.Equal(t, "store: watch thing: cut", <-told)
+		assert.Equal(t, "store: watch thing: cut", <-reported)
+		assert.Equal(t, "store: watch thing: cut", <-reported)
 		assert.Equal(t, "Added web", follow(t, t.Context(), s)(), "the next watch")
 	})
 }
 
 func TestBookmarksAndRemovedRulesDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		memory, err := store.Open[thing](db, "thing", store.Config[thing]{})
 		require.NoError(t, err)
 		other, err := store.Open[thing](db, "other", store.Config[thing]{})

@@ -90,7 +90,7 @@ func TestLeaderChangeLosesNothing(t *testing.T) {
 	db, watched := open(t, js, cfg), open(t, other, cfg)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	told := make(chan backend.Change, 1000)
+	reported := make(chan backend.Change, 1000)
 	go func() { // ends with ctx
 		for at, begun := informer.Version(0), false; ctx.Err() == nil; begun = true {
 			if begun {
@@ -101,7 +101,7 @@ func TestLeaderChangeLosesNothing(t *testing.T) {
 					break // and continues after the last version
 				}
 				if at = c.Version; c.Record.Key != "" {
-					told <- c
+					reported <- c
 				}
 			}
 		}
@@ -133,7 +133,7 @@ func TestLeaderChangeLosesNothing(t *testing.T) {
 	last := informer.Version(0)
 	for len(want) > 0 {
 		select {
-		case c := <-told:
+		case c := <-reported:
 			assert.Greater(t, c.Version, last)
 			if last = c.Version; want[c.Record.Key] == c.Version {
 				delete(want, c.Record.Key) // what had been written without an acknowledgment was written again

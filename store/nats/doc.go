@@ -1,4 +1,5 @@
-// Package nats stores the objects of package store in one stream of NATS JetStream, for any number of processes.
+// Package nats stores the objects of package store in one stream of NATS JetStream, for any number of processes. It also makes a source of a
+// key-value bucket that is your own, whatever its keys and values: see [NewBucket], and Your own bucket below.
 //
 //	nc, err := natsgo.Connect("nats://...", // github.com/nats-io/nats.go
 //		natsgo.MaxReconnects(-1),            // otherwise it gives up after two minutes
@@ -67,4 +68,35 @@
 // stream with it, or with a tool of your own. A client needs to publish to STREAM.> and to $JS.API.STREAM.INFO, $JS.API.STREAM.MSG.GET,
 // $JS.API.STREAM.PURGE, $JS.API.CONSUMER.CREATE, $JS.API.CONSUMER.MSG.NEXT and $JS.API.CONSUMER.DELETE of the stream, and to subscribe to
 // its inbox.
+//
+// # Your own bucket
+//
+// If other programs write the keys of a bucket, or they have a form of their own, a [Bucket] is the source of an informer, without a store:
+//
+//	apps, err := nats.NewBucket(ctx, js, func(e jetstream.KeyValueEntry) (App, error) {
+//		var app App
+//		err := json.Unmarshal(e.Value(), &app)
+//		app.Name = e.Key()
+//		return app, err
+//	}, nats.BucketConfig{Bucket: "apps"})
+//	...
+//	cached, err := informer.New(apps, func(app App) string { return app.Name }, informer.Config{})
+//
+// The bucket stays as it is, and nothing is written. All writers count: other programs, the nats command, TTLs that end, and purges. The
+// revision is the version. A mirror, a replicated bucket, and one with sources, a history, or a limit of bytes are read like any other.
+// nats-server must be 2.10 or newer; the tests run with 2.15.
+//
+// A watcher of the client does not notice that its bucket was deleted and created again, or that a key has vanished without a message. A
+// Bucket notices both: its documentation says when. For keys that expire, create the bucket with LimitMarkerTTL: then each of them leaves a
+// marker, and is seen at once. Without it, and in some buckets with a history, NewBucket logs a warning.
+//
+// A value that does not decode stops no other: the cache keeps the state that it has, and a controller waits with that key until the value is
+// repaired or deleted. After your own write in a reconcile, call [Bucket.Wrote], and the next reconcile of that key sees it. If a full bucket
+// refuses writes (max_bytes), it refuses deletions too: a marker is a message.
+//
+// A client needs to publish to $JS.API.STREAM.INFO, $JS.API.STREAM.MSG.GET, $JS.API.CONSUMER.CREATE, $JS.API.CONSUMER.MSG.NEXT, and
+// $JS.API.CONSUMER.DELETE of the stream KV_BUCKET, and to subscribe to its inbox. It needs no permission for the subjects $KV.
+//
+// A list holds the values of its bucket in memory. A watch is one consumer on the server, in memory and without acknowledgments, as is a
+// comparison while it lasts. An idle Bucket with watches asks for the state of the stream every [BucketConfig.Poll].
 package nats

@@ -79,6 +79,11 @@ func (b *Backend) AfterConsumer(f func(name string)) {
 	b.stream = intercepted{b.stream, f, func(m jetstream.MessagesContext) jetstream.MessagesContext { return m }}
 }
 
+// AfterConsumer calls f whenever a list or a watch has created a consumer, and before it reads from it.
+func (b *Bucket[T]) AfterConsumer(f func()) {
+	b.stream = intercepted{b.stream, func(string) { f() }, func(m jetstream.MessagesContext) jetstream.MessagesContext { return m }}
+}
+
 // AfterBegin calls f whenever the backend has begun to read from a consumer. The backend reads from the result.
 func (b *Backend) AfterBegin(f func(jetstream.MessagesContext) jetstream.MessagesContext) {
 	b.stream = intercepted{b.stream, func(string) {}, f}

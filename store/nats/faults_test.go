@@ -12,14 +12,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/nats"
 )
 
 // broken is what a fault breaks.
 type broken struct {
-	w      *writers.World
+	w      *dbtest.Writers
 	server *servertest.Server
 	proxy  *servertest.Proxy
 	near   jetstream.JetStream // past the proxy
@@ -81,7 +81,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			b.proxy = servertest.NewProxy(t, b.server.Addr())
 			b.near = reach(t, b.server.Addr())
 			require.NoError(t, nats.Create(t.Context(), b.near, manyChanges))
-			b.w = writers.Begin(t, open(t, reach(t, b.proxy.Addr()), manyChanges), b.proxy.Addr())
+			b.w = dbtest.BeginWriters(t, open(t, reach(t, b.proxy.Addr()), manyChanges), b.proxy.Addr())
 			b.w.Repeat(*cycles, func() { fault(t, &b) })
 			changes := b.w.Check(open(t, b.near, manyChanges))
 			t.Logf("%d times, %d writes acknowledged, %d changes", *cycles, b.w.Writes(), changes)
@@ -97,8 +97,8 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	require.NoError(t, nats.Create(t.Context(), js, fewChanges))
 	db := open(t, js, fewChanges)
 	db.SetGrace(soon)
-	away := writers.NewAway(db)
-	w := writers.Begin(t, away, "trim "+server.Addr())
+	away := dbtest.NewAway(db)
+	w := dbtest.BeginWriters(t, away, "trim "+server.Addr())
 	w.Repeat(*cycles, func() {
 		away.Miss(t, func() {
 			for before := state(t, js, "setpoint"); ; { // until something is removed that the watches have not read

@@ -65,14 +65,14 @@ func TestHistoryIsTrimmed(t *testing.T) {
 		require.ErrorIs(t, err, backend.ErrExpired)
 		require.ErrorContains(t, err, "are forgotten")
 	}
-	told := 0
+	reported := 0
 	for c, err := range db.Watch(t.Context(), "app", backend.Query{}, last.Version-history) {
 		require.NoError(t, err)
-		if told++; c.Version == last.Version {
+		if reported++; c.Version == last.Version {
 			break
 		}
 	}
-	assert.GreaterOrEqual(t, told, history/2)
+	assert.GreaterOrEqual(t, reported, history/2)
 }
 
 // An announcement costs a write, so each one is for a batch of changes.
@@ -389,7 +389,7 @@ func TestWatchSurvivesLossOfItsConsumer(t *testing.T) {
 			require.NoError(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			var written, told []informer.Version
+			var written, reported []informer.Version
 			write := func(n int) {
 				for range n {
 					r, err := put(ctx, other, "app", "a", fmt.Sprint(len(written)))
@@ -401,20 +401,20 @@ func TestWatchSurvivesLossOfItsConsumer(t *testing.T) {
 			for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 				require.NoError(t, err)
 				if c.Record.Key == "" {
-					require.LessOrEqual(t, c.Version, told[len(told)-1], "a bookmark overtakes a change")
+					require.LessOrEqual(t, c.Version, reported[len(reported)-1], "a bookmark overtakes a change")
 					continue
 				}
-				if told = append(told, c.Version); len(told) == 8 {
+				if reported = append(reported, c.Version); len(reported) == 8 {
 					break
 				}
-				if len(told) == len(written) { // a single missing change, and several
+				if len(reported) == len(written) { // a single missing change, and several
 					for name := range stream.ConsumerNames(ctx).Name() {
 						require.NoError(t, hurt(ctx, stream, name))
 					}
-					write(len(told)%2*2 + 1)
+					write(len(reported)%2*2 + 1)
 				}
 			}
-			assert.Equal(t, written[:8], told)
+			assert.Equal(t, written[:8], reported)
 		})
 	}
 }

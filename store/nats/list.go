@@ -39,6 +39,15 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
+// Version implements [backend.Versioner].
+func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
+	p, err := b.position(ctx, time.Now())
+	if err != nil {
+		return 0, failed(ctx, "read the version", err)
+	}
+	return p.version, nil
+}
+
 // list calls yield with page after page until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	pattern, err := b.subjects.kind(kind)
@@ -171,6 +180,6 @@ func (s *snapshot) add(subjects *subjects, m *message) error {
 	if err != nil {
 		return err
 	}
-	s.entries = append(s.entries, entry{key, m.sequence, m.data, m.deleted})
+	s.entries = append(s.entries, entry{key, m.sequence, m.data, m.header.Get(headerDeleted) != ""})
 	return nil
 }

@@ -65,12 +65,12 @@ func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			var last error
-			told := 0
+			reported := 0
 			for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 				if last = err; err != nil {
 					break
 				}
-				if told++; told > 1 {
+				if reported++; reported > 1 {
 					assert.True(t, c.Record.Deleted, "the watch yields %q, but skipped the deletion", c.Record.Key)
 					break
 				}
@@ -86,7 +86,7 @@ func TestWatchOvertakenByTrimmerExpires(t *testing.T) {
 				_, err = stream.ResumeConsumer(ctx, consumer)
 				require.NoError(t, err)
 			}
-			if told == 1 {
+			if reported == 1 {
 				require.ErrorIs(t, last, backend.ErrExpired)
 			}
 		})
@@ -107,7 +107,7 @@ func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 	far.AfterConsumer(func(n string) { name = n })
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var written, told []informer.Version
+	var written, reported []informer.Version
 	write := func() {
 		r, err := put(ctx, db, "app", fmt.Sprint(len(written)), "1")
 		require.NoError(t, err)
@@ -116,10 +116,10 @@ func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 	write()
 	for c, err := range far.Watch(ctx, "app", backend.Query{}, 0) {
 		require.NoError(t, err)
-		if told = append(told, c.Version); len(told) == 4 {
+		if reported = append(reported, c.Version); len(reported) == 4 {
 			break
 		}
-		if len(told) > 1 {
+		if len(reported) > 1 {
 			continue
 		}
 		proxy.Stall()
@@ -139,7 +139,7 @@ func TestWatchRecoversMessagesLostInTransit(t *testing.T) {
 		}
 		write()
 	}
-	assert.Equal(t, written, told)
+	assert.Equal(t, written, reported)
 }
 
 // The stream is purged and written again before the watch requests anything. All messages that it receives are above
@@ -190,7 +190,7 @@ func TestWatchAheadOfSharedPositionContinues(t *testing.T) {
 	_, version := read(t, db, "app")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var written, told []informer.Version
+	var written, reported []informer.Version
 	db.AfterBegin(func(m jetstream.MessagesContext) jetstream.MessagesContext {
 		return intercepted{m, func() (jetstream.Msg, error) {
 			require.NoError(t, db.Ask(ctx))
@@ -202,11 +202,11 @@ func TestWatchAheadOfSharedPositionContinues(t *testing.T) {
 	})
 	for c, err := range db.Watch(ctx, "app", backend.Query{}, version) {
 		require.NoError(t, err)
-		if told = append(told, c.Version); len(told) == 3 {
+		if reported = append(reported, c.Version); len(reported) == 3 {
 			break
 		}
 	}
-	assert.Equal(t, written, told)
+	assert.Equal(t, written, reported)
 }
 
 // A connection loses the first message of a list.

@@ -81,19 +81,21 @@ func (c Config) validate() error {
 // Backend is a [backend.Backend] in one stream of JetStream. All methods are safe for concurrent use.
 type Backend struct {
 	backend.Kinds
-	cfg      Config
-	nc       *natsgo.Conn
-	stream   jetstream.Stream
-	subjects subjects
-	maxBytes int
-	progress progress
-	trimmer  trimmer
+	handle
+	cfg        Config
+	subjects   subjects
+	maxMessage int // the bytes of a message that the server and the stream accept
+	progress   progress[position]
+	trimmer    trimmer
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Versioner = (*Backend)(nil)
+)
 
 // StreamConfig returns the configuration of the stream that [Create] creates: file storage, one replica, no limits. Change
-// the replicas, the placement, the storage, the compression, or the maximum number of bytes as you like, and create the
+// the replicas, the placement, the storage, the compression, or the maximum number of bytes, also of a message, as you like, and create the
 // stream with the result. Open refuses a stream that loses objects or cannot keep the promises of a backend.
 //
 // The sequence begins at the number of microseconds since 1970, so that a stream that is deleted and created again continues above the
@@ -148,7 +150,7 @@ func Create(ctx context.Context, js jetstream.JetStream, cfg Config) error {
 		}
 		return checkStream(stream.CachedInfo().Config, cfg)
 	}
-	err := cfg.whenAvailable(ctx, func() error { return within(ctx, cfg.Timeout, create) })
+	err := whenAvailable(ctx, cfg.Timeout, func() error { return within(ctx, cfg.Timeout, create) })
 	if err != nil {
 		return failed(ctx, fmt.Sprintf("create stream %q", cfg.Stream), err)
 	}
@@ -167,7 +169,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("nats: open: %w", err)
 	}
-	b := &Backend{cfg: cfg, nc: js.Conn(), subjects: newSubjects(cfg.Stream)}
+	b := &Backend{handle: handle{nc: js.Conn(), timeout: cfg.Timeout}, cfg: cfg, subjects: newSubjects(cfg.Stream)}
 	b.progress.turn = make(chan struct{}, 1)
 	b.trimmer.grace = grace
 	find := func(ctx context.Context) (err error) {
@@ -176,18 +178,21 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Backend, er
 		}
 		return checkStream(b.stream.CachedInfo().Config, cfg)
 	}
-	err := cfg.whenAvailable(ctx, func() error { return within(ctx, cfg.Timeout, find) })
+	err := whenAvailable(ctx, cfg.Timeout, func() error { return within(ctx, cfg.Timeout, find) })
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = errors.New("it does not exist: call nats.Create once")
 	}
 	if err == nil {
-		b.maxBytes = int(b.nc.MaxPayload()) - overhead
-		if b.maxBytes < overhead {
-			err = fmt.Errorf("the server takes messages of %d bytes at most, must be %d: see max_payload", b.nc.MaxPayload(), 2*overhead)
+		b.maxMessage = int(b.nc.MaxPayload())
+		if most := int(b.stream.CachedInfo().Config.MaxMsgSize); most > 0 {
+			b.maxMessage = min(b.maxMessage, most)
+		}
+		if b.maxMessage < 2*overhead {
+			err = fmt.Errorf("the server takes messages of %d bytes at most, must be %d: see max_payload", b.maxMessage, 2*overhead)
 		}
 	}
 	if err == nil {
-		err = cfg.whenAvailable(ctx, func() error {
+		err = whenAvailable(ctx, cfg.Timeout, func() error {
 			_, err := b.position(ctx, time.Now())
 			return err
 		})
@@ -222,6 +227,13 @@ func checkStream(have jetstream.StreamConfig, cfg Config) error {
 		"it discards the oldest of more than %d bytes (max_bytes), must refuse new ones: it would forget objects", have.MaxBytes)
 	refuse(have.DenyPurge, "it denies purges (deny_purge), which remove what is older than the history")
 	refuse(have.AllowDirect, "it allows direct gets (allow_direct), with which a replica that lags could answer a read")
+	refuse(have.MaxConsumers > 0, "it has at most %d consumers (max_consumers), must have no limit: each list and each watch has one", have.MaxConsumers)
+	limit := have.ConsumerLimits.InactiveThreshold
+	refuse(limit > 0 && limit < inactivity,
+		"it removes an unread consumer after %v (consumer_limits.inactive_threshold), must wait at least %v", limit, inactivity)
+	refuse(have.MaxMsgSize > 0 && have.MaxMsgSize < 2*overhead,
+		"it takes messages of %d bytes at most (max_msg_size), must be %d", have.MaxMsgSize, 2*overhead)
+	refuse(have.AllowMsgCounter, "its messages are counters (allow_msg_counter)")
 	refuse(have.NoAck, "it acknowledges nothing (no_ack)")
 	refuse(have.Sealed, "it is sealed")
 	refuse(have.Mirror != nil || len(have.Sources) > 0 || have.SubjectTransform != nil, "it mirrors, sources or transforms messages")
@@ -230,7 +242,7 @@ func checkStream(have jetstream.StreamConfig, cfg Config) error {
 
 // Capabilities implements [backend.Backend].
 func (b *Backend) Capabilities() backend.Capabilities {
-	return backend.Capabilities{MaxBytes: b.maxBytes}
+	return backend.Capabilities{MaxBytes: b.maxMessage - overhead}
 }
 
 // errSilent means that the server has not answered in time.
@@ -253,22 +265,17 @@ const pause = 50 * time.Millisecond
 // codeNotAvailable is the error code of a server that knows no leader of JetStream.
 const codeNotAvailable = 10008
 
-// whenAvailable calls f, and calls it again for Config.Timeout while no server answers for JetStream. A server without JetStream cannot be
-// told from a cluster without a leader.
-func (c Config) whenAvailable(ctx context.Context, f func() error) error {
+// whenAvailable calls f, and calls it again for a time while no server answers for JetStream. A server without JetStream cannot be
+// distinguished from a cluster without a leader.
+func whenAvailable(ctx context.Context, d time.Duration, f func() error) error {
 	for begin := time.Now(); ; {
 		err := f()
 		api := new(jetstream.APIError)
 		unavailable := errors.Is(err, natsgo.ErrNoResponders) || errors.As(err, &api) && api.ErrorCode == codeNotAvailable
-		if !unavailable || time.Since(begin) > c.Timeout || wait.Sleep(ctx, pause) != nil {
+		if !unavailable || time.Since(begin) > d || wait.Sleep(ctx, pause) != nil {
 			return err
 		}
 	}
-}
-
-// request calls f with a context that ends after Config.Timeout.
-func (b *Backend) request(ctx context.Context, f func(ctx context.Context) error) error {
-	return within(ctx, b.cfg.Timeout, f)
 }
 
 // failed words the error of a call. If ctx has ended, the error wraps its cause.

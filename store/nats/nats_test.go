@@ -44,14 +44,14 @@ func state(t testing.TB, js jetstream.JetStream, name string) jetstream.StreamSt
 }
 
 // end returns the error with which a watch ends, and its reports before that.
-func end(ctx context.Context, db backend.Backend, kind string, after informer.Version) (told []backend.Change, last error) {
+func end(ctx context.Context, db backend.Backend, kind string, after informer.Version) (reported []backend.Change, last error) {
 	for c, err := range db.Watch(ctx, kind, backend.Query{}, after) {
 		if err != nil {
-			return told, err
+			return reported, err
 		}
-		told = append(told, c)
+		reported = append(reported, c)
 	}
-	return told, nil
+	return reported, nil
 }
 
 // read lists a kind.
@@ -104,6 +104,10 @@ func TestOpenRejectsUnusableConfig(t *testing.T) {
 		{stream(func(c *jetstream.StreamConfig) { c.DenyPurge = true }), "deny_purge"},
 		{stream(func(c *jetstream.StreamConfig) { c.AllowDirect = true }), "allow_direct"},
 		{stream(func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy }), "must be limits"},
+		{stream(func(c *jetstream.StreamConfig) { c.MaxConsumers = 100 }), "max_consumers"},
+		{stream(func(c *jetstream.StreamConfig) { c.ConsumerLimits.InactiveThreshold = 5 * time.Second }), "consumer_limits.inactive_threshold"},
+		{stream(func(c *jetstream.StreamConfig) { c.MaxMsgSize = 4 << 10 }), "max_msg_size"},
+		{stream(func(c *jetstream.StreamConfig) { c.AllowMsgCounter, c.Discard = true, jetstream.DiscardOld }), "allow_msg_counter"},
 	} {
 		_, err := nats.Open(t.Context(), js, c.cfg)
 		require.ErrorContains(t, err, c.want)
@@ -114,6 +118,30 @@ func TestOpenRejectsUnusableConfig(t *testing.T) {
 	}
 	db := open(t, js, stream(func(c *jetstream.StreamConfig) { c.MaxBytes, c.Storage = 1<<20, jetstream.MemoryStorage }))
 	_, err = put(t.Context(), db, "app", "a", "1")
+	require.NoError(t, err)
+	db = open(t, js, stream(func(c *jetstream.StreamConfig) { c.ConsumerLimits.InactiveThreshold = time.Hour }))
+	_, err = put(t.Context(), db, "app", "a", "1")
+	require.NoError(t, err)
+	state, _ := read(t, db, "app")
+	require.Len(t, state, 1)
+}
+
+// The smaller limit of the server and the stream counts.
+func TestStreamMayLimitSizeOfMessages(t *testing.T) {
+	js := connect(t, serve(t).ClientURL())
+	cfg, err := nats.StreamConfig(nats.Config{Stream: "small"})
+	require.NoError(t, err)
+	cfg.MaxMsgSize = 64 << 10
+	_, err = js.CreateStream(t.Context(), cfg)
+	require.NoError(t, err)
+	db := open(t, js, nats.Config{Stream: "small"})
+	most := db.Capabilities().MaxBytes
+	require.Less(t, most, 64<<10)
+	fence := backend.Fence{Lease: "shop", Term: 7}
+	_, err = put(t.Context(), db, "app", "a", strings.Repeat("x", 65<<10), fence)
+	require.ErrorIs(t, err, backend.ErrTooLarge)
+	require.NotErrorIs(t, err, jetstream.ErrStreamMessageExceedsMaximum, "the server is not asked, with the beginning of a batch")
+	_, err = put(t.Context(), db, "app", "a", strings.Repeat("x", most-2), fence)
 	require.NoError(t, err)
 }
 
@@ -278,10 +306,10 @@ func TestIdleWatchHasBookmarksWithLongPoll(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*backend.BookmarkInterval)
 	defer cancel()
-	told := 0
+	reported := 0
 	for _, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
-		require.NoError(t, err, "after %d changes and bookmarks", told)
-		if told++; told == 2 {
+		require.NoError(t, err, "after %d changes and bookmarks", reported)
+		if reported++; reported == 2 {
 			break
 		}
 	}

@@ -47,49 +47,57 @@ type position struct {
 // sequences change with everything that happens to a stream.
 type sequences struct{ first, last, messages uint64 }
 
-// progress is the last position that a Backend has read.
-type progress struct {
+// progress is the last position that was read.
+type progress[P interface{ askedAt() time.Time }] struct {
 	turn chan struct{} // holds one token while a goroutine asks
 
 	mu sync.Mutex
 	// mu guards the following.
-	known position
+	last P
 }
 
-// position returns a position that the server had at or after the given time. Concurrent callers share one answer.
-func (b *Backend) position(ctx context.Context, since time.Time) (position, error) {
+// read returns a position that the server had at or after the given time. Concurrent callers share one answer.
+func (p *progress[P]) read(ctx context.Context, since time.Time, ask func(ctx context.Context, last P) (P, error)) (P, error) {
+	var none P
 	select {
-	case b.progress.turn <- struct{}{}:
+	case p.turn <- struct{}{}:
 	case <-ctx.Done():
-		return position{}, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
-	defer func() { <-b.progress.turn }()
-	known := b.progress.get()
-	if !known.asked.Before(since) {
-		return known, nil
+	defer func() { <-p.turn }()
+	last := p.get()
+	if !last.askedAt().Before(since) {
+		return last, nil
 	}
-	p, err := b.ask(ctx, known)
+	now, err := ask(ctx, last)
 	if err != nil {
-		return position{}, err
+		return none, err
 	}
-	b.progress.set(p)
-	return p, nil
+	p.set(now)
+	return now, nil
 }
 
-func (p *progress) get() position {
+func (p *progress[P]) get() P {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.known
+	return p.last
 }
 
-func (p *progress) set(known position) {
+func (p *progress[P]) set(last P) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known = known
+	p.last = last
 }
 
-// ask asks the server for the position. It does not reread the parts that are unchanged since known.
-func (b *Backend) ask(ctx context.Context, known position) (position, error) {
+func (p position) askedAt() time.Time { return p.asked }
+
+// position returns a position that the server had at or after the given time.
+func (b *Backend) position(ctx context.Context, since time.Time) (position, error) {
+	return b.progress.read(ctx, since, b.ask)
+}
+
+// ask asks the server for the position. It does not reread the parts that are unchanged since last.
+func (b *Backend) ask(ctx context.Context, last position) (position, error) {
 	for {
 		p := position{asked: time.Now()}
 		var info *jetstream.StreamInfo
@@ -104,9 +112,9 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 		}
 		s := info.State
 		p.created, p.sequences = info.Created, sequences{s.FirstSeq, s.LastSeq, s.Msgs}
-		if !known.asked.IsZero() && p.created.Equal(known.created) && p.sequences == known.sequences {
-			known.asked = p.asked
-			return known, nil
+		if !last.asked.IsZero() && p.created.Equal(last.created) && p.sequences == last.sequences {
+			last.asked = p.asked
+			return last, nil
 		}
 		var err error
 		if p.mark, p.marked, err = b.readMark(ctx); err != nil {
@@ -119,9 +127,9 @@ func (b *Backend) ask(ctx context.Context, known position) (position, error) {
 			continue
 		}
 		p.version = informer.Version(p.mark.Horizon)
-		// A known version below the horizon would change nothing. One above it with another epoch is of before the restore of a backup.
-		if known.mark.Epoch == p.mark.Epoch && p.created.Equal(known.created) && uint64(known.version) <= s.LastSeq {
-			p.version = max(p.version, known.version)
+		// A version below the horizon would change nothing. One above it with another epoch is of before the restore of a backup.
+		if last.mark.Epoch == p.mark.Epoch && p.created.Equal(last.created) && uint64(last.version) <= s.LastSeq {
+			p.version = max(p.version, last.version)
 		}
 		// The last message belongs to a record, unless a term, a comparison or a mark was written last.
 		for at := s.LastSeq; at > uint64(p.version); at-- {

@@ -6,14 +6,28 @@ import (
 	"fmt"
 	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+// handle is one stream, and how to ask the server for it.
+type handle struct {
+	nc      *natsgo.Conn
+	stream  jetstream.Stream
+	timeout time.Duration // of a request
+}
+
+// request calls f with a context that ends after the timeout.
+func (h *handle) request(ctx context.Context, f func(ctx context.Context) error) error {
+	return within(ctx, h.timeout, f)
+}
 
 // reader reads the messages of some subjects in order. It is one consumer on the server, which lives no longer than the stream: a reader
 // never continues in another stream of the same name.
 type reader struct {
-	b        *Backend
+	h        *handle
 	name     string
+	pending  uint64 // how many messages there were when the consumer was created
 	messages jetstream.MessagesContext
 	next     uint64 // how many messages the server has sent, plus one
 
@@ -29,9 +43,9 @@ type message struct {
 	subject  string
 	sequence uint64
 	pending  uint64 // how many more there were when the consumer sent it
+	stored   time.Time
+	header   natsgo.Header
 	data     []byte
-	deleted  bool   // it is a tombstone
-	expect   string // the sequence that the message has replaced
 }
 
 var (
@@ -47,9 +61,9 @@ const (
 	inactivity = 30 * time.Second // after which the server removes an unread consumer
 )
 
-// read begins to read. It reads the messages of subjects from a sequence on. If that is 0, it reads the last message of each subject, and
-// all later ones.
-func (b *Backend) read(ctx context.Context, from uint64, headersOnly bool, subjects ...string) (*reader, error) {
+// read begins to read. It reads the messages of subjects from a sequence on. If that is 0, it reads the last
+// message of each subject, and all later ones.
+func (h *handle) read(ctx context.Context, from uint64, headersOnly bool, subjects ...string) (*reader, error) {
 	cfg := jetstream.ConsumerConfig{
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
 		AckPolicy:         jetstream.AckNonePolicy,
@@ -62,16 +76,16 @@ func (b *Backend) read(ctx context.Context, from uint64, headersOnly bool, subje
 	if from > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
-	r := &reader{b: b, next: 1, release: func() {}}
+	r := &reader{h: h, next: 1, release: func() {}}
 	var consumer jetstream.Consumer
-	err := b.request(ctx, func(ctx context.Context) (err error) {
-		consumer, err = b.stream.CreateConsumer(ctx, cfg)
+	err := h.request(ctx, func(ctx context.Context) (err error) {
+		consumer, err = h.stream.CreateConsumer(ctx, cfg)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	r.name = consumer.CachedInfo().Name
+	r.name, r.pending = consumer.CachedInfo().Name, consumer.CachedInfo().NumPending
 	r.messages, err = consumer.Messages(
 		jetstream.PullMaxMessages(1000), jetstream.PullHeartbeat(heartbeat), jetstream.PullExpiry(5*heartbeat),
 		jetstream.WithMessagesErrOnMissingHeartbeat(true),
@@ -89,11 +103,11 @@ func (r *reader) close(ctx context.Context) {
 	if r.messages != nil {
 		r.messages.Stop()
 	}
-	if !r.b.nc.IsConnected() {
+	if !r.h.nc.IsConnected() {
 		return // the server removes it
 	}
 	_ = within(context.WithoutCancel(ctx), time.Second, func(ctx context.Context) error {
-		return r.b.stream.DeleteConsumer(ctx, r.name)
+		return r.h.stream.DeleteConsumer(ctx, r.name)
 	})
 }
 
@@ -123,14 +137,14 @@ func (r *reader) read(ctx context.Context, until time.Time) (m message, err erro
 	}
 	r.next++
 	return message{
-		subject: msg.Subject(), sequence: meta.Sequence.Stream, pending: meta.NumPending, data: msg.Data(),
-		deleted: msg.Headers().Get(headerDeleted) != "", expect: msg.Headers().Get(headerExpect),
+		subject: msg.Subject(), sequence: meta.Sequence.Stream, pending: meta.NumPending, stored: meta.Timestamp,
+		header: msg.Headers(), data: msg.Data(),
 	}, nil
 }
 
-// await returns the next message, or errNothing if none arrives within Config.Timeout.
+// await returns the next message, or errNothing if none arrives within the timeout of a request.
 func (r *reader) await(ctx context.Context) (message, error) {
-	until, timeout := r.until, r.b.cfg.Timeout
+	until, timeout := r.until, r.h.timeout
 	if time.Until(until) < timeout {
 		until = time.Now().Add(timeout + timeout/4) // many messages share it
 	}

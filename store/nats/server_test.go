@@ -5,6 +5,7 @@ package nats_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -20,8 +21,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/nats"
 )
@@ -40,6 +41,9 @@ const (
 	envDir  = "SETPOINT_NATS_DIR"  // in which it keeps its files
 )
 
+// atOnce is how many tests and cases run at once, unless -parallel says so: they mostly wait.
+const atOnce = "8"
+
 // TestMain makes the test binary a server or a writer process if the environment says so.
 func TestMain(m *testing.M) {
 	if addr := os.Getenv(envAddr); addr != "" {
@@ -49,7 +53,14 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+	if text := os.Getenv(envBucketWriter); text != "" {
+		if err := runBucketWriter(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	dbtest.WriterMain(func(ctx context.Context, target string) (backend.Backend, error) {
 		addr, trim := strings.CutPrefix(target, "trim ")
 		js, err := dial(addr)
 		if err != nil {
@@ -64,6 +75,8 @@ func TestMain(m *testing.M) {
 		}
 		return db, err
 	})
+	flag.Parse()
+	dbtest.LimitParallel(atOnce)
 	os.Exit(m.Run())
 }
 

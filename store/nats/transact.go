@@ -254,7 +254,7 @@ func (b *Backend) swap(ctx context.Context, w *write, key string, have backend.R
 func (b *Backend) publish(ctx context.Context, messages []*natsgo.Msg) (sequence uint64, err error) {
 	for _, m := range messages {
 		// Check now, not in the middle of a batch: the server would keep its beginning for a while.
-		if int64(len(m.Data)+len(m.Subject)+overhead/8) > b.nc.MaxPayload() {
+		if len(m.Data)+len(m.Subject)+overhead/8 > b.maxMessage {
 			return 0, natsgo.ErrMaxPayload
 		}
 	}

@@ -96,10 +96,11 @@ func (b *Backend) remove(ctx context.Context, after, to, marked uint64) error {
 		if at = m.sequence; at > to {
 			break
 		}
+		expect := m.header.Get(headerExpect) // the sequence that the message has replaced
 		switch {
-		case m.deleted || strings.HasPrefix(m.subject, b.subjects.checks):
+		case m.header.Get(headerDeleted) != "" || strings.HasPrefix(m.subject, b.subjects.checks):
 			below[m.subject] = at + 1
-		case m.expect != "" && m.expect != "0":
+		case expect != "" && expect != "0":
 			below[m.subject] = at
 		}
 	}

@@ -13,9 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
+	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -74,6 +76,41 @@ func BenchmarkTrigger(b *testing.B) {
 	}
 }
 
+// BenchmarkBulk compares an update of all rows by one statement without the triggers and with them. It reports the bytes of the log, and of
+// the write-ahead log, for each row.
+func BenchmarkBulk(b *testing.B) {
+	pool := connect(b, servertest.Postgres(b, "fsync=off", "max_wal_size=8GB", "autovacuum=off").Addr())
+	read := func(query string) (n int64) {
+		require.NoError(b, pool.QueryRow(b.Context(), query).Scan(&n))
+		return n
+	}
+	for _, trigger := range []bool{false, true} {
+		b.Run(fmt.Sprintf("trigger=%t", trigger), func(b *testing.B) {
+			var wal int64
+			before := read(`SELECT pg_database_size(current_database())`)
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				table := fmt.Sprintf("bulk_%t_%d", trigger, i)
+				exec(b, pool, fmt.Sprintf(`DROP TABLE IF EXISTS %[1]s; CREATE TABLE %[1]s (name text PRIMARY KEY, email text, servers integer NOT NULL)
+					WITH (fillfactor = 45); INSERT INTO %[1]s SELECT 'tenant ' || n, n || '@example.com', 1 FROM generate_series(1, %[2]d) n`, table, *rows))
+				if trigger {
+					require.NoError(b, postgres.InstallTable(b.Context(), pool, postgres.TableConfig{Table: table}))
+				}
+				exec(b, pool, "CHECKPOINT")
+				before = read(`SELECT pg_database_size(current_database())`)
+				wal -= read(`SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`)
+				b.StartTimer()
+				exec(b, pool, "UPDATE "+table+" SET servers = 2")
+				b.StopTimer()
+				wal += read(`SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint`)
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(wal)/float64(b.N*(*rows)), "wal-B/row")
+			b.ReportMetric(float64(read(`SELECT pg_database_size(current_database())`)-before)/float64(*rows), "grown-B/row")
+		})
+	}
+}
+
 // BenchmarkLatency compares the time from a commit to the handler of an informer of objects, and of a table, with that to a client that
 // reads after a notification. There are three such clients. Two do what a watch has to do: they read what follows the last version that they
 // have read, so that they miss no change and could resume. That of objects reads the rows with later versions, and that of a table reads a
@@ -125,6 +162,64 @@ func BenchmarkLatency(b *testing.B) {
 			return err
 		})
 	})
+}
+
+// BenchmarkTakeover measures what a new leader does before its first reconcile, if its predecessor has just written: raise the fence, read the
+// latest version, and wait until the cache has it.
+func BenchmarkTakeover(b *testing.B) {
+	pool := connect(b, servertest.Cluster{Disk: true}.Start(b).Addr())
+	reconcile := func(context.Context, string) (controller.Result, error) { return controller.Result{}, nil }
+	b.Run("objects", func(b *testing.B) {
+		apps, err := store.Open[dbtest.App](open(b, pool, postgres.Config{Schema: newSchema(b, pool)}), "app", store.Config[dbtest.App]{})
+		require.NoError(b, err)
+		inf, err := informer.New(apps, store.Key[dbtest.App], informer.Config{})
+		require.NoError(b, err)
+		c, err := controller.New("apps", reconcile, controller.Config[string]{}, controller.For(inf))
+		require.NoError(b, err)
+		o, err := apps.Create(b.Context(), store.Object[dbtest.App]{Key: "a"})
+		require.NoError(b, err)
+		takeOver(b, inf, c, func(i int) error {
+			o.Value.Image = fmt.Sprint(i)
+			var err error
+			o, err = apps.Update(b.Context(), o)
+			return err
+		})
+	})
+	b.Run("table", func(b *testing.B) {
+		cfg := newTable(b, pool)
+		exec(b, pool, "INSERT INTO "+sqlName(cfg)+" VALUES ('a', 0)")
+		table, err := postgres.NewTable(b.Context(), pool, pgx.RowToStructByName[site], cfg)
+		require.NoError(b, err)
+		inf, err := informer.New(table, siteName, informer.Config{})
+		require.NoError(b, err)
+		c, err := controller.New("sites", reconcile, controller.Config[string]{}, controller.For(inf))
+		require.NoError(b, err)
+		takeOver(b, inf, c, func(i int) error {
+			_, err := pool.Exec(b.Context(), "UPDATE "+sqlName(cfg)+" SET rev = $1 WHERE name = 'a'", i+1)
+			return err
+		})
+	})
+}
+
+// takeOver measures how long c catches up in a new term after a write.
+func takeOver(b *testing.B, inf interface {
+	Run(ctx context.Context) error
+	Synced() <-chan struct{}
+}, c *controller.Controller[string], write func(i int) error) {
+	ctx, stop := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = inf.Run(ctx) }) // ends with stop
+	<-inf.Synced()
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		require.NoError(b, write(i))
+		work, depose := leaderelect.Appoint(ctx, "bench", uint64(i+1))
+		b.StartTimer()
+		require.NoError(b, c.CatchUp(work))
+		depose(nil)
+	}
+	stop()
+	running.Wait()
 }
 
 // latencyByHand measures the time from an update to the end of read, which is called after each notification.
@@ -214,12 +309,8 @@ func fillTable(b *testing.B, pool *pgxpool.Pool, n, changes int) (*postgres.Tabl
 	// Each change is a transaction, as those of a service are.
 	exec(b, pool, fmt.Sprintf(`DO $$ BEGIN FOR n IN 1..%d LOOP
 		UPDATE %s SET rev = 2 WHERE name = 'key ' || n; COMMIT; END LOOP; END $$`, changes, sqlName(cfg)))
-	exec(b, pool, "ANALYZE "+logName(cfg))
+	exec(b, pool, "ANALYZE "+cfg.Log())
 	return table, cfg, l.Version
-}
-
-func logName(cfg postgres.TableConfig) string {
-	return pgx.Identifier{cfg.Schema, "changes"}.Sanitize()
 }
 
 // BenchmarkList compares a list of objects, decoded, and a list of the rows of a table, with the same number of rows that pgx reads
@@ -284,15 +375,15 @@ func BenchmarkDrain(b *testing.B) {
 	b.Run("objects/setpoint", func(b *testing.B) { dbtest.Drain(b, objects, informer.Version(*rows-changes), changes) })
 	b.Run("table/bare", func(b *testing.B) {
 		var first uint64
-		require.NoError(b, pool.QueryRow(b.Context(), "SELECT min(xid) FROM "+logName(cfg)+" WHERE op = 'U'").Scan(&first))
+		require.NoError(b, pool.QueryRow(b.Context(), "SELECT setpoint_xid FROM "+cfg.Log()+" ORDER BY setpoint_xid DESC OFFSET $1 LIMIT 1", changes-1).Scan(&first))
 		dbtest.EachRead(b, changes, func() (int, error) {
 			log := byHand{first - 1, math.MaxInt64}
 			return log.read(b.Context(), pool, cfg)
 		})
 	})
 	b.Run("table/once", func(b *testing.B) {
-		query := fmt.Sprintf(`SELECT t.* FROM %s c JOIN %s t ON t.name = c.key->>'name' WHERE c.op = 'U' ORDER BY c.xid, c.id`,
-			logName(cfg), sqlName(cfg))
+		query := fmt.Sprintf(`SELECT t.* FROM (SELECT * FROM %s ORDER BY setpoint_xid DESC LIMIT %d) c JOIN %s t ON t.name = c.name
+			ORDER BY c.setpoint_xid, c.setpoint_seq`, cfg.Log(), changes, sqlName(cfg))
 		dbtest.EachRead(b, changes, func() (int, error) { return readSites(b, pool, query) })
 	})
 	b.Run("table/setpoint", func(b *testing.B) { dbtest.Drain(b, table, before, changes) })
@@ -304,20 +395,19 @@ type byHand struct {
 	id  int64
 }
 
-// read reads what the transactions after the place have written, in pages of 1,000: the entries of a table in the log, and the current row
+// read reads what the transactions after the place have written, in pages of 1,000: the entries of the log of a table, and the current row
 // of each. It reads up to the first transaction that is still open, and moves the place there.
 func (h *byHand) read(ctx context.Context, pool *pgxpool.Pool, cfg postgres.TableConfig) (n int, err error) {
-	query := fmt.Sprintf(`SELECT c.xid, c.id, c.op::text, t.* FROM %s c LEFT JOIN %s t ON t.name = c.key->>'name'
-		WHERE c.source = $1 AND (c.xid, c.id) > ($2, $3) AND c.xid < pg_snapshot_xmin(pg_current_snapshot())
-		ORDER BY c.xid, c.id LIMIT 1000`, logName(cfg), sqlName(cfg))
+	query := fmt.Sprintf(`SELECT c.setpoint_xid, c.setpoint_seq, t.* FROM %s c LEFT JOIN %s t ON t.name = c.name
+		WHERE c.name IS NOT NULL AND (c.setpoint_xid, c.setpoint_seq) > ($1, $2) AND c.setpoint_xid < pg_snapshot_xmin(pg_current_snapshot())
+		ORDER BY c.setpoint_xid, c.setpoint_seq LIMIT 1000`, cfg.Log(), sqlName(cfg))
 	for {
-		found, err := pool.Query(ctx, query, pgx.Identifier{"public", cfg.Table}.Sanitize(), h.xid, h.id)
+		found, err := pool.Query(ctx, query, h.xid, h.id)
 		if err != nil {
 			return n, err
 		}
 		page, err := pgx.CollectRows(found, func(row pgx.CollectableRow) (s site, err error) {
-			var op string
-			err = row.Scan(&h.xid, &h.id, &op, &s.Name, &s.Rev)
+			err = row.Scan(&h.xid, &h.id, &s.Name, &s.Rev)
 			return s, err
 		})
 		if err != nil {

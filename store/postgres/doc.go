@@ -46,8 +46,8 @@
 // A Table:
 //
 //  7. A watch misses no committed change that the triggers see ([InstallTable]), and reports none that was rolled back.
-//  8. The rows of a list are those at its version, and a watch from there reports every change after it. [Table] has an exception.
-//  9. Once every transaction up to a version has been reported, a cache has the rows that those transactions left.
+//  8. A cache at a version has every change up to that version. It may be ahead, with rows that later transactions left.
+//  9. A row in a cache never goes back to an older state, and its last event has its present state.
 //  10. Versions of all tables with one log can be compared, and [Table.VersionOf] returns that of your transaction.
 //  11. A controller does not reconcile a key again until its caches show the transactions for which the last reconcile of the key
 //     called VersionOf, or until 10 s have passed.

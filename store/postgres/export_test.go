@@ -12,15 +12,20 @@ import (
 
 // Installed returns the version before the first change.
 func (t *Table[T]) Installed(ctx context.Context) (v informer.Version, err error) {
-	err = t.snapshot(ctx, func(_ pgx.Tx, m moment) error {
-		v = m.versionOf(m.trimmed)
-		return nil
+	err = t.snapshot(ctx, func(tx pgx.Tx, s state) error {
+		var first uint64
+		err := tx.QueryRow(ctx, t.cfg.with(`SELECT min(setpoint_xid)::text::bigint FROM {log}`)).Scan(&first)
+		v = s.versionOf(first)
+		return err
 	})
 	return v, err
 }
 
 // SetPatience limits the reads of watches.
 func (b *Backend) SetPatience(d time.Duration) { b.patience, b.listener.patience = d, d }
+
+// SetListenPatience limits what the connection for notifications does.
+func (b *Backend) SetListenPatience(d time.Duration) { b.listener.patience = d }
 
 // SetPatience limits the reads of watches.
 func (t *Table[T]) SetPatience(d time.Duration) { t.patience, t.listener.patience = d, d }
@@ -31,9 +36,15 @@ func (b *Backend) ChangesQuery() string { return b.statements.changes }
 // FewQuery is the query by which a watch reads a few changes: of a kind, after a version.
 func (b *Backend) FewQuery() string { return b.statements.few }
 
-// PageQueries are the queries by which a watch reads a page. The second one has a transaction and an id as parameters.
+// PageQueries are the queries by which a watch reads a page. The second one has a transaction and a sequence number as parameters.
 func (t *Table[T]) PageQueries() (prepare, query string) {
-	return t.queries.prepare, t.queries.pages[page]
+	return prepareSQL, t.queries.page
+}
+
+// Log returns the name of the log, as SQL.
+func (c TableConfig) Log() string {
+	c = c.withDefaults()
+	return pgx.Identifier{c.Schema, c.logName()}.Sanitize()
 }
 
 // Lock returns the arguments of the advisory lock of announcements.

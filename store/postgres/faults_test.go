@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -35,13 +35,14 @@ var (
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
 	rowWriters()
-	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+	dbtest.WriterMain(func(ctx context.Context, target string) (backend.Backend, error) {
 		addr, trim := strings.CutPrefix(target, "trim ")
 		cfg := manyChanges
 		if trim {
 			cfg = fewChanges
 		}
-		pool, err := pgxpool.New(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable")
+		// A connection that hangs when its call ends keeps its place in the pool for 15 s, so a small pool would have none left for a while.
+		pool, err := pgxpool.New(ctx, "postgres://postgres@"+addr+"/postgres?sslmode=disable&pool_max_conns=32")
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +53,7 @@ func TestMain(m *testing.M) {
 
 // broken is what a fault breaks.
 type broken struct {
-	w      *writers.World
+	w      *dbtest.Writers
 	server *servertest.Server
 	proxy  *servertest.Proxy
 	near   *pgxpool.Pool // past the proxy
@@ -109,7 +110,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			exec(t, direct, `ALTER SYSTEM SET synchronous_standby_names = '*'`)
 			exec(t, direct, `SELECT pg_reload_conf()`)
 			require.Eventually(t, func() bool {
-				direct.Reset() // a new connection knows what the postmaster has told all others to read
+				direct.Reset() // a new connection knows what the postmaster has made all others read
 				var names string
 				err := direct.QueryRow(t.Context(), `SHOW synchronous_standby_names`).Scan(&names)
 				return err == nil && names == "*"
@@ -151,8 +152,8 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			if name == halfOpen {
 				db.SetPatience(500 * time.Millisecond)
 			}
-			away := writers.NewAway(db)
-			b.w = writers.Begin(t, away, b.proxy.Addr())
+			away := dbtest.NewAway(db)
+			b.w = dbtest.BeginWriters(t, away, b.proxy.Addr())
 			b.w.Repeat(*cycles, func() { fault(t, &b) })
 			changes := b.w.Check(open(t, connect(t, b.server.Addr()), manyChanges))
 			b.proxy.Cut() // or closing the pool would wait for those that are half-open
@@ -170,8 +171,8 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	pool := connect(t, server.Addr())
 	require.NoError(t, postgres.Migrate(t.Context(), pool, fewChanges))
-	away := writers.NewAway(open(t, pool, fewChanges))
-	w := writers.Begin(t, away, "trim "+server.Addr())
+	away := dbtest.NewAway(open(t, pool, fewChanges))
+	w := dbtest.BeginWriters(t, away, "trim "+server.Addr())
 	w.Repeat(*cycles, func() {
 		away.Miss(t, func() { w.AwaitWrites(2 * fewChanges.History) })
 	})

@@ -21,8 +21,8 @@ import (
 
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/postgres"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -77,7 +77,7 @@ func TestCacheIsCorrectWhileLaggingStandbysArePromoted(t *testing.T) {
 	near := connect(t, l.primary.Addr())
 	require.NoError(t, postgres.Migrate(t.Context(), near, manyChanges))
 	near.Close()
-	w := writers.BeginLossy(t, open(t, connect(t, l.proxy.Addr()), manyChanges), l.proxy.Addr())
+	w := dbtest.BeginLossyWriters(t, open(t, connect(t, l.proxy.Addr()), manyChanges), l.proxy.Addr())
 	var left []informer.Version // the last version of each standby
 	w.Repeat(*cycles, func() {
 		l.failOverBehind(t, len(left), w.AwaitWrites, w.AwaitCache, func(direct *pgxpool.Pool) {
@@ -294,4 +294,29 @@ func TestTableCacheIsCorrectWhileLaggingStandbysArePromoted(t *testing.T) {
 	t.Logf("%d times, %d transactions acknowledged, of which %d were lost, %d rows are left", *cycles, len(acked.all()), lost, len(now))
 	assert.GreaterOrEqual(t, lost, 20*((*cycles+2)/3), "a standby that is stopped lacks what was written afterward")
 	l.proxy.Cut()
+}
+
+// A transaction that was prepared before a crash, and committed after it, has left nothing in the log.
+func TestTransactionPreparedBeforeCrashReachesCache(t *testing.T) {
+	t.Parallel()
+	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=1", "autovacuum=off")
+	pool := connect(t, server.Addr())
+	cfg := newTable(t, pool)
+	cfg.WithoutNotify, cfg.Poll = true, 50*time.Millisecond // or nothing could be prepared
+	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	inf := follow(t, sitesIn(t, pool, cfg))
+	agree(t, pool, cfg, inf)
+	conn, err := pool.Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = conn.Conn().PgConn().Exec(t.Context(), `BEGIN; UPDATE `+sqlName(cfg)+` SET rev = 2; PREPARE TRANSACTION 'p'`).ReadAll()
+	require.NoError(t, err)
+	conn.Release()
+	exec(t, pool, `CHECKPOINT`)
+	lists := inf.Stats().Lists
+	server.Restart()
+	pool.Reset()
+	require.Eventually(t, func() bool { return inf.Stats().Lists > lists }, 30*time.Second, 10*time.Millisecond, "it lists")
+	exec(t, pool, `COMMIT PREPARED 'p'`)
+	agree(t, pool, cfg, inf)
 }

@@ -77,7 +77,10 @@ type Backend struct {
 	patience   time.Duration                      // how long a read of a watch, or of a page, may take
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Versioner = (*Backend)(nil)
+)
 
 // Open returns the backend in a schema that [Migrate] has created. It returns an error if a field of cfg is invalid, or if the schema is
 // missing, incomplete, or of another layout. It starts nothing: the connection for notifications is held only while there are watches. Open
@@ -101,6 +104,15 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Backend, error)
 
 // Capabilities implements [backend.Backend].
 func (b *Backend) Capabilities() backend.Capabilities { return backend.Capabilities{Joins: true} }
+
+// writing returns the mode of all transactions of this package that write, whatever the defaults of the session are. Each statement sees
+// what was committed before it, so a lock that an earlier statement has taken means something.
+func writing() pgx.TxOptions { return pgx.TxOptions{IsoLevel: pgx.ReadCommitted} }
+
+// listing returns the mode of all transactions of this package that read in several statements. All of them see one snapshot.
+func listing() pgx.TxOptions {
+	return pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+}
 
 // patience limits one read of a watch, which reads a few hundred rows. If the server disappears without closing its connections, the read
 // would otherwise last a quarter of an hour.

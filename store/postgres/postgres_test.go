@@ -64,11 +64,11 @@ func refusedSchemas(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 		require.ErrorContains(t, err, "it is incomplete: it has no table fences")
 	}
 	other := newSchema(t, pool)
-	for _, layout := range []string{"0", "2"} {
+	for _, layout := range []string{"0", "3"} {
 		_, err = pool.Exec(t.Context(), `UPDATE "`+other+`".state SET layout = `+layout)
 		require.NoError(t, err)
 		for _, err := range []error{postgres.Migrate(t.Context(), pool, postgres.Config{Schema: other}), second(postgres.Open(t.Context(), pool, postgres.Config{Schema: other}))} {
-			require.ErrorContains(t, err, "it has layout "+layout+", this version of the library needs 1")
+			require.ErrorContains(t, err, "it has layout "+layout+", this version of the library needs 2")
 		}
 	}
 	for _, c := range []struct {
@@ -261,10 +261,10 @@ func trimmed(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	})
 }
 
-// listeners returns the server processes that wait for a notification.
+// listeners returns the server processes that wait for a notification, of connections with the application name of pool.
 func listeners(t *testing.T, pool *pgxpool.Pool) (pids []int32) {
 	t.Helper()
-	rows, err := pool.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %'")
+	rows, err := pool.Query(t.Context(), "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN %' AND application_name = current_setting('application_name')")
 	require.NoError(t, err)
 	pids, err = pgx.CollectRows(rows, pgx.RowTo[int32])
 	require.NoError(t, err)
@@ -319,17 +319,17 @@ func lateListener(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), backend.BookmarkInterval/2-500*time.Millisecond) // the next read of an idle watch
 	defer cancel()
-	var told []string
+	var reported []string
 	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 		require.NoError(t, err)
-		if told = append(told, string(c.Record.Value)); len(told) == 2 {
+		if reported = append(reported, string(c.Record.Value)); len(reported) == 2 {
 			break
 		}
 		_, err = dbtest.Put(ctx, db, "a", "2")
 		require.NoError(t, err)
 		close(written)
 	}
-	assert.Equal(t, []string{"1", "2"}, told)
+	assert.Equal(t, []string{"1", "2"}, reported)
 }
 
 func orderedList(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {

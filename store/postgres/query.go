@@ -11,7 +11,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/poll"
-	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 )
 
 // Query is a source made of a query, for informer.New. It needs only the right to SELECT. A Query runs the query at intervals and compares
@@ -90,7 +90,7 @@ func NewQuery[K comparable, T any](
 }
 
 // Clock identifies the counter of the versions of q: see [Table.Clock].
-func (q *Query[K, T]) Clock() written.Clock { return written.Clock{Kind: queryKind, DB: q.server} }
+func (q *Query[K, T]) Clock() reconcile.Clock { return reconcile.Clock{Kind: queryKind, DB: q.server} }
 
 // VersionOf is [Table.VersionOf] for the queries of a server. It needs no privileges. After a crash or a failover of the server, the
 // version may be one that caches have already reached: see the limits of [Query].
@@ -105,6 +105,6 @@ func (q *Query[K, T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Versio
 		return 0, failed(ctx, "read the version of a transaction", err)
 	}
 	v := moment{}.versionOf(xid)
-	written.Tell(ctx, queryKind, q.server, uint64(v))
+	reconcile.ReportWrite(ctx, queryKind, q.server, uint64(v))
 	return v, nil
 }

@@ -163,8 +163,7 @@ func TestLeaderOfLostTermIsFenced(t *testing.T) {
 	apps := dbtest.Apps(t, db)
 	records, err := store.Open(db, "Lease", store.Config[storelease.Record]{})
 	require.NoError(t, err)
-	leases, err := storelease.New(records, storelease.Config{})
-	require.NoError(t, err)
+	leases := storelease.New(records, storelease.Config{})
 	var ends []error
 	leads := make(chan context.Context)
 	elector, err := leaderelect.New(leaderelect.Config{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -13,14 +12,14 @@ import (
 )
 
 // layout is the version of the schema.
-const layout = 1
+const layout = 2
 
 // schemaSQL creates a schema. {schema} stands for its name, and {name} for its name as text.
 //
 //   - objects has a row for each change that is kept. The row with the current state of a key is marked latest. If it is a tombstone, it
 //     is also marked deleted.
 //   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
-//     start.
+//     start. Its primary key, and that of gaps, is for publications, which need one.
 //   - fences has the greatest term of each lease, as text of digits, since bigint is signed.
 //   - incarnation has one row, which is gone when the server may have lost writes: the server empties an unlogged table when it recovers
 //     from a crash, is promoted, or starts on a copy of a running server. After a restored dump, the row names another server.
@@ -30,11 +29,14 @@ const layout = 1
 //
 // The function write compares and swaps. Each of its statements has its own snapshot, taken after the lock on state, which a single
 // statement would not have. The setting setpoint.system caches the identifier of the server for the session, because pg_control_system
-// reads a file.
+// reads a file. Temporary tables come last in its search path, so none is taken for one of these tables.
+//
+// schemaSQL creates what is not there, and replaces the function and the view. So it also makes layout 2 of layout 1, which had no primary
+// keys in state and gaps, the schema pg_temp first in the search path, and a view that failed if a value was one that jsonb cannot hold.
 const schemaSQL = `
 CREATE SCHEMA IF NOT EXISTS {schema};
 
-CREATE TABLE {schema}.objects (
+CREATE TABLE IF NOT EXISTS {schema}.objects (
 	version bigint PRIMARY KEY,
 	kind text COLLATE "C" NOT NULL,
 	key text COLLATE "C" NOT NULL,
@@ -43,41 +45,58 @@ CREATE TABLE {schema}.objects (
 	record bytea NOT NULL,
 	value bytea NOT NULL
 );
-CREATE UNIQUE INDEX objects_latest ON {schema}.objects (kind, key) WHERE latest;
-CREATE INDEX objects_past ON {schema}.objects (version) WHERE NOT latest OR deleted;
-CREATE INDEX objects_changes ON {schema}.objects (kind, version);
+CREATE UNIQUE INDEX IF NOT EXISTS objects_latest ON {schema}.objects (kind, key) WHERE latest;
+CREATE INDEX IF NOT EXISTS objects_past ON {schema}.objects (version) WHERE NOT latest OR deleted;
+CREATE INDEX IF NOT EXISTS objects_changes ON {schema}.objects (kind, version);
 
-CREATE TABLE {schema}.state (
+CREATE TABLE IF NOT EXISTS {schema}.state (
 	layout integer NOT NULL,
 	version bigint NOT NULL,
 	horizon bigint NOT NULL
 );
-CREATE UNIQUE INDEX state_one_row ON {schema}.state ((true));
+CREATE UNIQUE INDEX IF NOT EXISTS state_one_row ON {schema}.state ((true));
 
-CREATE TABLE {schema}.fences (
+CREATE TABLE IF NOT EXISTS {schema}.fences (
 	lease text COLLATE "C" PRIMARY KEY,
 	term numeric(20) NOT NULL
 );
 
-CREATE UNLOGGED TABLE {schema}.incarnation (system bigint NOT NULL);
-CREATE TABLE {schema}.gaps (after bigint NOT NULL, before bigint NOT NULL);
+CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.incarnation (system bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS {schema}.gaps (after bigint NOT NULL, before bigint NOT NULL);
+DO $$ BEGIN
+	IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = {state}::regclass AND contype = 'p') THEN
+		ALTER TABLE {schema}.state ADD PRIMARY KEY (layout);
+		ALTER TABLE {schema}.gaps ADD PRIMARY KEY (after);
+	END IF;
+END $$;
 
-CREATE VIEW {schema}.current AS
-	SELECT kind, key, version, convert_from(value, 'UTF8')::jsonb AS value
+CREATE OR REPLACE FUNCTION {schema}.readable(value bytea) RETURNS jsonb LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+	RETURN convert_from(value, 'UTF8')::jsonb;
+EXCEPTION WHEN data_exception OR statement_too_complex THEN
+	BEGIN -- text in jsonb has no \u0000; an even number of backslashes before it is text
+		RETURN regexp_replace(convert_from(value, 'UTF8'), '(?<!\\)((?:\\\\)*)\\u0000', '\1\ufffd', 'g')::jsonb;
+	EXCEPTION WHEN data_exception OR statement_too_complex THEN
+		RETURN NULL;
+	END;
+END
+$$;
+CREATE OR REPLACE VIEW {schema}.current AS
+	SELECT kind, key, version, {schema}.readable(value) AS value
 	FROM {schema}.objects WHERE latest AND NOT deleted;
 
-CREATE FUNCTION {schema}.write(
+CREATE OR REPLACE FUNCTION {schema}.write(
 	p_kind text, p_key text, p_have bigint, p_next boolean, p_deleted boolean, p_record bytea, p_value bytea,
 	p_leases text[], p_terms text[], p_history bigint,
 	OUT outcome text, OUT new_version bigint
-) LANGUAGE plpgsql SET search_path = {schema}, pg_catalog AS $$
+) LANGUAGE plpgsql SET search_path = {schema}, pg_catalog, pg_temp AS $$
 DECLARE
 	v_version bigint;
 	v_horizon bigint;
 	v_system bigint;
 	v_gap gaps%ROWTYPE;
 	v_last_gap bigint;
-	v_known boolean;
+	v_intact boolean;
 BEGIN
 	outcome := 'written';
 	SELECT s.version INTO STRICT v_version FROM state s FOR UPDATE;
@@ -94,9 +113,9 @@ BEGIN
 	END IF;
 	IF p_next AND p_have > 0 THEN
 		UPDATE objects o SET latest = false WHERE o.version = p_have AND o.latest
-			RETURNING (SELECT max(g.before) FROM gaps g), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) INTO v_last_gap, v_known;
+			RETURNING (SELECT max(g.before) FROM gaps g), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) INTO v_last_gap, v_intact;
 	ELSE
-		SELECT max(g.before), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) FROM gaps g INTO v_last_gap, v_known
+		SELECT max(g.before), EXISTS (SELECT FROM incarnation i WHERE i.system = v_system) FROM gaps g INTO v_last_gap, v_intact
 			HAVING p_have = coalesce((SELECT o.version FROM objects o WHERE o.kind = p_kind AND o.key = p_key AND o.latest), 0);
 	END IF;
 	IF NOT FOUND THEN
@@ -110,7 +129,7 @@ BEGIN
 	IF NOT p_next THEN
 		RETURN;
 	END IF;
-	IF NOT v_known THEN
+	IF NOT v_intact THEN
 		v_gap.after := v_version;
 		v_gap.before := v_version + {gap};
 		INSERT INTO gaps VALUES (v_gap.*);
@@ -139,8 +158,9 @@ BEGIN
 END
 $$;
 
-INSERT INTO {schema}.state VALUES ({layout}, 0, 0);
-INSERT INTO {schema}.incarnation SELECT system_identifier FROM pg_control_system();
+UPDATE {schema}.state SET layout = {layout};
+WITH first AS (INSERT INTO {schema}.state SELECT {layout}, 0, 0 WHERE NOT EXISTS (SELECT FROM {schema}.state) RETURNING version)
+	INSERT INTO {schema}.incarnation SELECT system_identifier FROM first, pg_control_system();
 `
 
 // laterSQL is a number of less than 2^44, to which a 12-day clock contributes the upper 24 bits, in sixteenths of a second, and chance the
@@ -155,13 +175,9 @@ const gapSQL = `(1::bigint << 40) + ` + laterSQL
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // channelOf returns the notification channel of a schema. The name of a channel must be shorter than that of a schema may be.
-func channelOf(schema string) string {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(schema)) // never fails
-	return fmt.Sprintf("setpoint_%x", h.Sum64())
-}
+func channelOf(schema string) string { return "setpoint_" + fingerprint(schema) }
 
-// SQL returns the statements that [Migrate] runs in a database without the schema. Run them in one transaction.
+// SQL returns the statements that [Migrate] runs. Run them in one transaction. They also make the present layout of an older one.
 func SQL(cfg Config) (string, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -172,18 +188,22 @@ func SQL(cfg Config) (string, error) {
 
 func sqlOf(cfg Config) string {
 	return strings.NewReplacer(
-		"{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{channel}", quote(channelOf(cfg.Schema)), "{layout}", fmt.Sprint(layout),
+		"$$", bodyQuote([]string{cfg.Schema}), "{schema}", pgx.Identifier{cfg.Schema}.Sanitize(), "{channel}", quote(channelOf(cfg.Schema)),
+		"{state}", quote(pgx.Identifier{cfg.Schema, "state"}.Sanitize()), "{layout}", fmt.Sprint(layout),
 		"{gap}", gapSQL,
 	).Replace(schemaSQL)
 }
 
 // Migrate creates the schema of cfg, with everything in it, in one transaction. If the schema exists and is complete, Migrate changes
-// nothing. If it is incomplete, or of another layout, Migrate returns an error. Call it when you deploy. Several processes may call it at
+// nothing. If it is of an older layout, Migrate changes that. Programs with an older version of the library go on writing it, but can no longer
+// open it. If it is incomplete, or of a later layout, Migrate returns an error. Call it when you deploy. Several processes may call it at
 // once. It needs the right to create a schema in the database. If an administrator runs the statements, use [SQL].
 //
 // Objects are in the table objects of the schema, and the view current shows the live ones:
 //
 //	SELECT key, value->>'Image' FROM setpoint.current WHERE kind = 'App';
+//
+// In this view, a NUL in a text is U+FFFD. A value that jsonb cannot hold for another reason is null.
 func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	if pool == nil {
 		panic("postgres: Migrate called with a nil pool")
@@ -192,14 +212,14 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("postgres: migrate: %w", err)
 	}
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		// Without the lock, two that create the same schema at once would fail.
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "setpoint migrate "+cfg.Schema); err != nil {
+	err := pgx.BeginTxFunc(ctx, pool, writing(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSchemaSQL, cfg.Schema); err != nil {
 			return err
 		}
 		switch missing, found, err := inspect(ctx, tx, cfg.Schema); {
 		case err != nil:
 			return err
+		case len(missing) == 0 && found > 0 && found < layout: // the statements below migrate it
 		case len(missing) == 0:
 			return checkLayout(found)
 		case len(missing) < len(parts):
@@ -213,6 +233,9 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool, cfg Config) error {
 	}
 	return nil
 }
+
+// lockSchemaSQL lets only one transaction at a time create what is in a schema. Without it, two that create the schema at once would fail.
+const lockSchemaSQL = "SELECT pg_advisory_xact_lock(hashtext('setpoint migrate ' || $1::text))"
 
 // parts are the tables and functions that a schema must have.
 var parts = []string{"table objects", "table state", "table fences", "table gaps", "table incarnation", "function write"}
@@ -248,7 +271,11 @@ func inspect(ctx context.Context, from queryer, schema string) (missing []string
 
 func checkLayout(found int) error {
 	if found != layout {
-		return fmt.Errorf("it has layout %d, this version of the library needs %d", found, layout)
+		todo := ""
+		if found < layout {
+			todo = ": call postgres.Migrate"
+		}
+		return fmt.Errorf("it has layout %d, this version of the library needs %d%s", found, layout, todo)
 	}
 	return nil
 }

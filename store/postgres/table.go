@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strconv"
-	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -19,26 +20,36 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// Table is a source made of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager] and an
-// [informer.Bookmarker]. All methods are safe for concurrent use.
+// Table is a source made of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager], an
+// [informer.Bookmarker], an [informer.Versioner], an [informer.RangeWatcher], and with [TableConfig].SlotBy an [informer.RangeLister]. All
+// methods are safe for concurrent use.
 //
-// The version of a change is derived from the number of its transaction. A watch reports a transaction once every transaction with a lower
-// number has ended. So it misses none, however they overlap, and your writers do not wait for each other. The price: a transaction that has
-// written, or locked a row, and stays open, in any database of the server, delays the reports of all watches until it ends. [Table.Delay]
-// names it. The triggers do not see some changes: see [InstallTable].
+// A log has the keys that were written, and the numbers of the transactions that wrote them: see [InstallTable]. Rows come from the table, as
+// they are when they are read. So:
+//
+//  1. A cache at a version shows every change of the transactions up to that version. It may also show later changes, which a watch then
+//     reports once more.
+//  2. A row never goes back to an older state, and the last event of a row has its present state. Between them, states may be missing. The
+//     events do not say which rows are new, and an event of a row that is gone has only its key: see [informer.Event.KeyOnly].
+//  3. The pages of a list are of one snapshot. So are the events of a page of a watch, which has up to 2,000 keys.
+//  4. A watch reports a transaction once every transaction with a lower number has ended. So it misses none, however they overlap.
+//  5. A reader sees rows by its own rights. If a row leaves its row-level policy by a write, the event is a deletion for this reader. The log
+//     has no more than keys.
+//  6. A list, or a watch when it begins and every few seconds, checks that the triggers and the key are those that were installed. If they are
+//     not, it fails, and the error says what to do. If the columns that it reads, the labels of an enum, or the policies of the table were
+//     changed, the watch ends with [informer.ErrExpired].
+//
+// The key of an informer must depend on nothing but the columns of [TableConfig.Key].
+//
+// Your writers do not wait for each other. The price: a transaction that has written, or locked a row, and stays open, in any database of the
+// server, delays the reports of all watches until it ends. [Table.Delay] names it. The triggers do not see some changes: see [InstallTable].
 //
 // Of the transactions that write the table at the same time, one notifies the watches when it commits, because commits with notifications
 // wait for each other. If another transaction commits later than the notifying one, or if an older one ends later, changes are reported after
-// at most the same delay plus 5 ms. If the notifying transaction rolls back or is still open, the limit is [TableConfig.Poll].
+// at most the same delay plus 5 ms. If the notifying transaction rolls back or is still open, or if a subscription applies the changes, the
+// limit is [TableConfig.Poll].
 //
-// Versions of all tables with one log ([TableConfig.Schema]) can be compared. [Table.VersionOf] returns the version of your own
-// transaction.
-//
-// A list, and each event, has the rows as they were at its version, whatever has been committed since. There is one exception. If two
-// transactions write the same row in a different order than that of their numbers, a list or a watch has the state after both as soon as it
-// has the one with the lower number. A watch may then report the addition of a row that exists, or the deletion of one that does not, and
-// need not report both. The last event of a row is always right. If one transaction writes a row several times, several of its events may
-// have the row as the transaction left it.
+// Versions of all tables with one [TableConfig.Schema] can be compared. [Table.VersionOf] returns the version of your own transaction.
 //
 // After a TRUNCATE, or if its version is no longer in the history, a watch ends with [informer.ErrExpired]: the informer lists again, and
 // finds deletions by comparison. So do all watches once after the server has crashed or a standby was promoted, because both reuse
@@ -46,95 +57,28 @@ import (
 type Table[T any] struct {
 	pool     *pgxpool.Pool
 	cfg      TableConfig
+	primary  bool // the key is the primary key, because the user has named no other
 	scan     func(pgx.CollectableRow) (T, error)
 	log      logID
 	patience time.Duration // how long a read of a watch may take
 	listener listener
 	queries  tableQueries
-}
 
-// tableQueries are the queries of a table.
-type tableQueries struct {
-	moment, list, undo, trim  string
-	pages                     [past + 1]string // that of few is empty if the key is not indexed, because the server may need prepareSQL then
-	epoch, versionOf, prepare string
-}
-
-// newTableQueries returns the queries of a table. If the key is indexed, a watch looks each row up. The planner would otherwise read the
-// whole table for each page, because it does not know how much of it is in memory.
-func newTableQueries(cfg TableConfig, key keyInfo) tableQueries {
-	on := func(of string, value func(i int, name string) string) string {
-		var same []string
-		for i, column := range cfg.Key {
-			name := pgx.Identifier{column}.Sanitize()
-			same = append(same, of+"."+name+" = "+value(i, name))
-		}
-		return strings.Join(same, " AND ")
-	}
-	ofRecord := func(_ int, name string) string { return "k." + name }
-	ofEntry := func(i int, _ string) string { return "(e.key->>" + quote(cfg.Key[i]) + ")" + key.casts[i] }
-	row := "LATERAL (SELECT t.xmin AS {writer}, t.* FROM {table} t WHERE {on t} LIMIT 1) r ON true"
-	if !key.indexed {
-		row = "(SELECT t.xmin AS {writer}, t.* FROM {table} t) r ON {on r}"
-	}
-	value := ofEntry
-	if key.casts == nil {
-		value = ofRecord
-		row = "LATERAL jsonb_populate_record(NULL::{table}, e.key) k ON true LEFT JOIN " + row
-	}
-	const writer, next, nextBefore, superseded = `"setpoint writer"`, `"setpoint next"`, `"setpoint before"`, `"setpoint superseded"`
-	columnsOfR, columnsOfX := cfg.columns("r"), cfg.columns("x")
-	if len(cfg.Columns) > 0 { // r.* and x.* have them
-		columnsOfR = "r." + writer + ", " + columnsOfR
-		columnsOfX = "x." + next + ", x." + nextBefore + ", x." + superseded + ", " + columnsOfX
-	}
-	epoch := pgx.Identifier{cfg.Schema, "epoch"}.Sanitize()
-	with := strings.NewReplacer(
-		"{on t}", on("t", value), "{on r}", on("r", value), "{changes}", pgx.Identifier{cfg.Schema, "changes"}.Sanitize(), "{trimmed}", pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize(),
-		"{table}", cfg.source(), "{source}", quote(cfg.source()), "{on}", on("t", ofRecord), "{writer}", writer, "{next}", next,
-		"{next before}", nextBefore, "{superseded}", superseded, "{writer and columns of r}", columnsOfR, "{flags and columns of x}", columnsOfX,
-		"{columns of t}", cfg.columns("t"), "{columns of d}", cfg.columns("d"),
-		"{epoch}", epoch, "{setting}", "'setpoint.epoch_' || "+quote(epoch)+"::regclass::oid::text",
-	).Replace
-	pageOf := func(d depth) string {
-		ofX, from := "", ""
-		if d == past {
-			ofX, from = ", {flags and columns of x}", pastSQL
-		}
-		base := baseSQL
-		if d == few {
-			base = knownBaseSQL
-		}
-		return with(strings.NewReplacer("{base}", base, "{row}", row, "{past}", ofX, "{size}", strconv.Itoa(d.size())).Replace(pageSQL) + from)
-	}
-	q := tableQueries{
-		moment:    with(strings.Replace("SELECT "+momentColumns+" FROM "+momentSQL, "{base}", baseSQL, 1)),
-		prepare:   with(prepareSQL),
-		epoch:     with(`SELECT {epoch}()`),
-		versionOf: with(`SELECT pg_current_xact_id()::text, {epoch}()`),
-		// The rows that need not be undone.
-		list: with(undoneSQL + `SELECT {columns of t} FROM {table} t WHERE NOT EXISTS (SELECT FROM undone c,
-			LATERAL jsonb_populate_record(NULL::{table}, c.key) k WHERE {on})`),
-		// The other rows, as they were before.
-		undo: with(undoneSQL + `SELECT {columns of d} FROM (SELECT DISTINCT ON (key) before FROM undone ORDER BY key, id) c,
-			LATERAL jsonb_populate_record(NULL::{table}, c.before) d WHERE c.before IS NOT NULL`),
-		pages: [...]string{page: pageOf(page), past: pageOf(past)},
-		trim: with(`WITH old AS (
-				DELETE FROM {changes} WHERE source = {source} AND xid < pg_snapshot_xmin(pg_current_snapshot())
-				AND xid < (SELECT xid FROM {changes} WHERE source = {source} ORDER BY xid DESC OFFSET $1 LIMIT 1) RETURNING xid)
-			UPDATE {trimmed} t SET xid = greatest(t.xid, (SELECT xid FROM old ORDER BY xid DESC LIMIT 1))
-			WHERE t.source = {source} AND EXISTS (SELECT FROM old)`),
-	}
-	if key.indexed {
-		q.pages[few] = pageOf(few)
-	}
-	return q
+	serializable atomic.Bool // the default of the sessions, in which a read could make a transaction of a writer fail
+	mayNotTrim   sync.Once   // logs that
 }
 
 // NewTable returns the source of a table for which [InstallTable] was called. scan reads a row that has the Columns of cfg, or all columns
 // of the table, for example pgx.RowToStructByName. Several goroutines call scan concurrently. NewTable returns an error if a field of cfg
-// is invalid, or if InstallTable has to be called first or again: if a trigger is missing or disabled, or if the log was made by an older
-// version of the library or by another server.
+// is invalid, or if InstallTable has to be called first or again.
+//
+// If scan returns an error for a row, or panics, the object is unread: see [informer.Informer.Unread]. It affects no other row, if scan returns its
+// key.
+//
+// For such a row, and for one that was deleted, scan is called with a row that has only the columns of the key: Scan leaves the destinations of
+// other columns as they are, and Values has nil for them. If scan returns an error then, it must return the object too, with the fields that
+// make up the key, or the zero object if it does not know the key. After an error with a zero object, a list has the error in
+// [informer.List.Missing], so that a cache deletes nothing, and a watch ends with [informer.ErrExpired], so that the informer lists.
 func NewTable[T any](
 	ctx context.Context, pool *pgxpool.Pool, scan func(pgx.CollectableRow) (T, error), cfg TableConfig,
 ) (*Table[T], error) {
@@ -145,53 +89,25 @@ func NewTable[T any](
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("postgres: new table: %w", err)
 	}
-	err := cfg.findKey(ctx, pool)
+	t := &Table[T]{pool: pool, cfg: cfg, primary: len(cfg.Key) == 0, scan: scan, patience: patience}
+	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll, patience: patience}
+	found, err := cfg.find(ctx, pool)
 	if err == nil {
-		err = cfg.checkInstalled(ctx, pool)
+		t.cfg.Key = found.key
+		err = t.cfg.check(found, found.key)
 	}
-	var key keyInfo
 	if err == nil {
-		key, err = cfg.keyInfo(ctx, pool)
+		err = t.cfg.checkEncoding(ctx, pool)
 	}
-	var log logID
 	if err == nil {
-		log, err = cfg.logID(ctx, pool)
+		t.queries = newTableQueries(t.cfg, found.operators)
+		t.log, err = cfg.logID(ctx, pool)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("postgres: new table %s: %w", cfg.source(), err)
 	}
-	t := &Table[T]{pool: pool, cfg: cfg, scan: scan, log: log, patience: patience, queries: newTableQueries(cfg, key)}
-	t.listener = listener{pool: cmp.Or(cfg.Listen, pool), channel: cfg.channel(), retry: cfg.Poll, patience: patience}
 	return t, nil
 }
-
-// moment is the state of transactions in a snapshot.
-type moment struct {
-	base    int64  // of the versions, see logSQL
-	horizon uint64 // the first transaction that was open, or the next one if none was
-	open    bool   // a transaction was open
-	trimmed uint64 // the last one whose changes may be trimmed
-}
-
-// versionOf returns the version after all changes of a transaction. It is odd. The even one below it is in the middle of the
-// transaction: all of its events but the last have it, and a watch that resumes from there begins with the transaction.
-func (m moment) versionOf(xid uint64) informer.Version {
-	return informer.Version(uint64(m.base) + 2*xid + 1)
-}
-
-// last returns the version up to which the snapshot is complete.
-func (m moment) last() informer.Version { return m.versionOf(m.horizon - 1) }
-
-// doneAt returns the last transaction all of whose changes are included in a version. The version must not be of an earlier epoch.
-func (m moment) doneAt(v informer.Version) (xid uint64) {
-	if uint64(v) == uint64(m.base) {
-		return 0
-	}
-	return (uint64(v) - uint64(m.base) - 1) / 2
-}
-
-func parseXID(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
-func formatXID(xid uint64) string          { return strconv.FormatUint(xid, 10) }
 
 // BookmarkPeriod implements [informer.Bookmarker].
 func (t *Table[T]) BookmarkPeriod() time.Duration { return backend.BookmarkInterval }
@@ -203,102 +119,185 @@ func (t *Table[T]) List(ctx context.Context) (informer.List[T], error) {
 
 // ListPages implements [informer.Pager].
 func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], error] {
+	return t.list(ctx, t.queries.list)
+}
+
+// list returns the pages of the rows of a query.
+func (t *Table[T]) list(ctx context.Context, query string, args ...any) iter.Seq2[informer.List[T], error] {
 	return func(yield func(informer.List[T], error) bool) {
-		if err := t.pages(ctx, func(l informer.List[T]) bool { return yield(l, nil) }); err != nil {
+		err := t.snapshot(ctx, func(tx pgx.Tx, s state) error {
+			rows, err := tx.Query(ctx, query, slices.Concat([]any{freshPlan(tx)}, args)...)
+			if err != nil {
+				return err
+			}
+			return t.pages(rows, s.last(), func(l informer.List[T]) bool { return yield(l, nil) })
+		})
+		if err != nil {
 			yield(informer.List[T]{}, failed(ctx, "list "+t.cfg.source(), err))
 		}
 	}
 }
 
-// snapshot calls f in a transaction that only reads, from one snapshot.
-func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, m moment) error) error {
-	tx, err := t.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+// ListRanges implements [informer.RangeLister]. It returns nil without [TableConfig].SlotBy.
+func (t *Table[T]) ListRanges(ctx context.Context, ranges []informer.HashRange) iter.Seq2[informer.List[T], error] {
+	if t.cfg.SlotBy == "" {
+		return nil
+	}
+	from, to := make([]int64, len(ranges)), make([]int64, len(ranges))
+	for i, r := range ranges {
+		from[i], to[i] = int64(r.From), int64(r.To)
+	}
+	return t.list(ctx, t.queries.ranges, from, to)
+}
+
+// LatestVersion implements [informer.Versioner]. It returns the version of the last committed transaction that has changed the table. If an
+// older transaction is still open, in any database of the server, watches reach that version after its end. If the pool of t leads to a
+// replica, the version is as old as the replica.
+func (t *Table[T]) LatestVersion(ctx context.Context) (v informer.Version, err error) {
+	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
+		return t.snapshot(ctx, func(tx pgx.Tx, s state) error {
+			var xid uint64
+			if err := tx.QueryRow(ctx, t.queries.latest).Scan(&xid); errors.Is(err, pgx.ErrNoRows) {
+				v = s.last() // nothing was ever written
+			} else if err != nil {
+				return err
+			} else {
+				v = s.versionOf(xid)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, failed(ctx, "read the latest version of "+t.cfg.source(), err)
+	}
+	return v, nil
+}
+
+// state is the state of the table and of the transactions in a snapshot.
+type state struct {
+	moment
+	changed uint64 // see found
+}
+
+// snapshot calls f in a transaction that only reads, from one snapshot in which the table and its log are as they should be.
+func (t *Table[T]) snapshot(ctx context.Context, f func(tx pgx.Tx, s state) error) error {
+	tx, err := t.pool.BeginTx(ctx, listing())
 	if err != nil {
 		return err
 	}
 	defer endRead(ctx, tx, t.patience) // after the one below, it does nothing
-	var r momentRow
-	switch err := tx.QueryRow(ctx, t.queries.moment).Scan(r.columns()...); {
-	case errors.Is(err, pgx.ErrNoRows):
-		return errNotInstalled
-	case err != nil:
-		return err
+	cfg := t.cfg
+	if t.primary {
+		cfg.Key = nil
 	}
-	m, err := r.moment()
-	if errors.Is(err, errNoEpoch) {
-		endRead(ctx, tx, t.patience)
-		if _, err := t.pool.Exec(ctx, t.queries.epoch); err != nil {
-			return err
-		}
-		return t.snapshot(ctx, f)
+	found, err := cfg.find(ctx, tx)
+	if err == nil {
+		err = t.cfg.check(found, t.cfg.Key)
 	}
 	if err != nil {
 		return err
 	}
-	return f(tx, m)
-}
-
-// now returns the moment of a new snapshot.
-func (t *Table[T]) now(ctx context.Context) (m moment, err error) {
-	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
-		return t.snapshot(ctx, func(_ pgx.Tx, now moment) error {
-			m = now
-			return nil
+	s := state{changed: found.changed}
+	var base *int64
+	var serializable bool
+	if err := tx.QueryRow(ctx, t.queries.moment).Scan(&s.horizon, &s.open, &base, &serializable); err != nil {
+		return err
+	}
+	t.serializable.Store(serializable)
+	if base == nil { // the server may have lost transactions
+		endRead(ctx, tx, t.patience)
+		begin := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite} // also in a session that only reads by default
+		err := pgx.BeginTxFunc(ctx, t.pool, begin, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, t.queries.epoch)
+			return err
 		})
-	})
-	return m, err
+		if err != nil {
+			return err
+		}
+		return t.snapshot(ctx, f)
+	}
+	s.base = *base
+	return f(tx, s)
 }
 
-// pages calls yield with page after page, all from one snapshot, until it returns false. It undoes the writes of transactions
-// above the horizon, because watches still have to report them.
-func (t *Table[T]) pages(ctx context.Context, yield func(informer.List[T]) bool) error {
-	return t.snapshot(ctx, func(tx pgx.Tx, m moment) error {
-		page := informer.List[T]{Version: m.last()}
-		left := false
-		for _, query := range []string{t.queries.list, t.queries.undo} {
-			rows, err := tx.Query(ctx, query, formatXID(max(m.horizon, m.trimmed+1))) // a watch reports nothing up to m.trimmed
-			if err != nil {
-				return err
-			}
-			for rows.Next() {
-				obj, err := t.scan(rows)
-				if err != nil {
-					rows.Close()
-					return err
-				}
-				if page.Items = append(page.Items, obj); len(page.Items) == pageSize {
-					if left = !yield(page); left {
-						rows.Close()
-						return nil
-					}
-					page.Items = nil
-				}
-			}
-			if err := rows.Err(); err != nil {
-				return err
-			}
+// freshPlan returns the mode of a query of rows. The session may have prepared the statement when the table had other columns.
+func freshPlan(tx pgx.Tx) pgx.QueryExecMode {
+	mode := tx.Conn().Config().DefaultQueryExecMode
+	if mode == pgx.QueryExecModeCacheStatement {
+		mode = pgx.QueryExecModeDescribeExec
+	}
+	return mode
+}
+
+// pages calls yield with page after page of rows, until it returns false.
+func (t *Table[T]) pages(rows pgx.Rows, v informer.Version, yield func(informer.List[T]) bool) error {
+	defer rows.Close()
+	page := informer.List[T]{Version: v}
+	row, key := &part{Rows: rows}, &part{Rows: rows, key: make(map[int]int)}
+	for column, field := range rows.FieldDescriptions() {
+		if slices.Contains(t.cfg.Key, field.Name) {
+			key.key[column] = column
 		}
-		yield(page)
-		return nil
-	})
+	}
+	for rows.Next() {
+		obj, err := scanned(t.scan, row)
+		if err == nil {
+			page.Items = append(page.Items, obj)
+		} else if obj, missing := scannedKey(t.scan, key); missing == nil {
+			page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
+		} else {
+			page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))
+		}
+		if len(page.Items) == pageSize {
+			if !yield(page) {
+				return nil
+			}
+			page = informer.List[T]{Version: v}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	yield(page)
+	return nil
 }
 
 // Watch implements [informer.ListWatcher].
 func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
+	return t.watch(ctx, after, 0)
+}
+
+// The pace of [Table.WatchRanges] for each other replica, and its maximum.
+const (
+	paceEach = 4 * time.Millisecond
+	maxPace  = 100 * time.Millisecond
+)
+
+// WatchRanges implements [informer.RangeWatcher], also without [TableConfig].SlotBy. It reports all changes, but most of them do not concern
+// an informer that holds a part of the rows. So while changes follow each other within a pace, it reads once in each pace, and needs no
+// notifications. The pace is 4 ms for each other replica, if all hold as much as this one, and at most 100 ms. So all replicas together
+// read a stream of changes about 250 times a second, and a change in a stream may be reported a pace later. A change after a pause is read
+// at once.
+func (t *Table[T]) WatchRanges(ctx context.Context, after informer.Version, ranges []informer.HashRange) iter.Seq2[informer.Event[T], error] {
+	held := 0.0
+	for _, r := range ranges {
+		held += float64(r.To-r.From) / (1 << 32)
+	}
+	others := 1/max(held, 0.001) - 1
+	return t.watch(ctx, after, min(time.Duration(others*float64(paceEach)), maxPace))
+}
+
+// watch returns a watch with a pace.
+func (t *Table[T]) watch(ctx context.Context, after informer.Version, pace time.Duration) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		trimAt := time.Now()
+		r := &reading[T]{table: t, trimAt: time.Now()}
 		watch := follow.Loop[informer.Event[T]]{
-			Poll:   t.cfg.Poll,
-			Signal: &t.listener.notified,
-			Read:   (&reading[T]{table: t}).next,
-			Rest: func(ctx context.Context) error {
-				if time.Now().Before(trimAt) {
-					return nil
-				}
-				trimAt = time.Now().Add(trimPeriod)
-				_, err := t.pool.Exec(ctx, t.queries.trim, t.cfg.History)
-				return err
-			},
+			Poll:      t.cfg.Poll,
+			Signal:    &t.listener.notified,
+			Read:      r.next,
+			Rest:      r.rest,
+			Pace:      pace,
+			Deaf:      t.listener.deaf,
 			VersionOf: func(e informer.Event[T]) informer.Version { return e.Version },
 			// A version without a change of this table is a bookmark too: everything up to it has been reported.
 			Bookmark: func(v informer.Version) informer.Event[T] {
@@ -313,64 +312,121 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 	}
 }
 
-// trimPeriod is how often a watch trims the log.
-const trimPeriod = time.Minute
+// How often a watch does what it does now and then.
+const (
+	checkPeriod = backend.BookmarkInterval
+	trimPeriod  = time.Minute
+)
 
-// reading reads what the transactions after a version have changed, up to the first one that may still be open, in pages. The pages of
-// a transaction may be of several snapshots.
+// reading is the state of a watch. The pages of a transaction may be of several snapshots.
 type reading[T any] struct {
-	table *Table[T]
-	begin *moment // of the first page, or of the last read before it; nil before the first read
-	depth depth   // of the next read
+	table   *Table[T]
+	base    int64  // of the versions; it does not change during a watch
+	checked uint64 // the first transaction that the last check may not have seen; 0 before the first check
+	last    *place // of the last page, if there may be more
+	size    int    // of the next page
 
-	// The following are those of the last page, if there may be more.
-	last *place             // of the entries that were read
-	held *informer.Event[T] // the last event of a transaction has another version than the others, so one event is held back
+	checkAt, trimAt time.Time // the next time
 }
 
 // next returns the next page after a version.
 func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
-	if r.begin == nil {
-		m, err := r.table.now(ctx)
-		if err != nil {
+	if r.checked == 0 {
+		if err := r.check(ctx, at); err != nil {
 			return p, err
 		}
-		r.begin = &m
 	}
-	b, err := r.table.read(ctx, start{at, r.last, *r.begin}, r.depth)
-	if err != nil {
-		return p, err
+	from := after(moment{base: r.base}.doneAt(at))
+	if r.last != nil {
+		from = *r.last
 	}
-	if r.last == nil {
-		r.begin = &b.moment
-	}
-	p.Events = b.events
-	if r.held != nil {
-		p.Events = slices.Insert(p.Events, 0, *r.held)
-	}
-	r.last, r.depth, r.held = b.last, b.next, nil
-	for i := 1; i < len(p.Events); i++ {
-		if before := &p.Events[i-1]; before.Version < p.Events[i].Version { // it was the last one of its transaction
-			before.Version++
+	b, err := r.table.read(ctx, at, from, r.base, r.size)
+	for retries := r.table.pool.Stat().MaxConns(); err != nil; retries-- {
+		if e := new(pgconn.PgError); !errors.As(err, &e) {
+			return p, err
 		}
+		if changed := r.check(ctx, at); changed != nil {
+			return p, changed
+		}
+		if retries == 0 || !isCode(err, otherColumns) {
+			return p, err
+		}
+		b, err = r.table.read(ctx, at, from, r.base, r.size)
 	}
-	end := len(p.Events) - 1
+	p.Events, p.UpTo = b.events, b.moment.last()
+	r.last, r.size = b.last, fewSize
 	switch {
-	case r.last != nil && end >= 0:
-		held := p.Events[end]
-		r.held, p.Events = &held, p.Events[:end]
-		fallthrough
-	case r.last != nil:
-		p.UpTo, p.Then = at, follow.Again
-		return p, nil
-	case end >= 0:
-		p.Events[end].Version = b.moment.last()
-	}
-	p.UpTo = b.moment.last()
-	if b.moment.open {
+	case b.last != nil:
+		p.UpTo, p.Then, r.size = at, follow.Again, tableBatch
+	case b.moment.open:
 		p.Then = follow.Settle
 	}
 	return p, nil
+}
+
+// check checks in a new snapshot that the log says what has changed since the last check or, the first time, since the version at which the
+// watch begins.
+func (r *reading[T]) check(ctx context.Context, begin informer.Version) error {
+	return inTime(ctx, r.table.pool, r.table.patience, func(ctx context.Context) error {
+		return r.table.snapshot(ctx, func(_ pgx.Tx, s state) error {
+			if r.checked == 0 {
+				if uint64(begin) < uint64(s.base) {
+					return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, begin)
+				}
+				r.base, r.size, r.checked = s.base, fewSize, s.doneAt(begin)+1
+			}
+			if s.changed >= r.checked {
+				return fmt.Errorf("%w: the columns, their enums, or the policies of the table have changed", informer.ErrExpired)
+			}
+			r.checked, r.checkAt = s.horizon, time.Now().Add(checkPeriod)
+			return nil
+		})
+	})
+}
+
+// rest does what a watch does now and then.
+func (r *reading[T]) rest(ctx context.Context) error {
+	now := time.Now()
+	if now.After(r.checkAt) {
+		if err := r.check(ctx, 0); err != nil {
+			return err
+		}
+	}
+	if now.After(r.trimAt) {
+		r.trimAt = now.Add(trimPeriod)
+		return r.table.trim(ctx)
+	}
+	return nil
+}
+
+// The codes of the errors of a session that must not write: on a standby, or by default, and without the privilege.
+const (
+	readOnly = "25006"
+	noRight  = "42501"
+)
+
+// otherColumns is the code of the error of a session that has prepared a statement when the table had other columns. It prepares it again.
+const otherColumns = "0A000"
+
+// isCode reports whether the server has refused a statement with one of some codes.
+func isCode(err error, codes ...string) bool {
+	e := new(pgconn.PgError)
+	return errors.As(err, &e) && slices.Contains(codes, e.Code)
+}
+
+// trim removes the changes that the history has no room for. A role that must not leaves that to others.
+func (t *Table[T]) trim(ctx context.Context) error {
+	err := pgx.BeginTxFunc(ctx, t.pool, writing(), func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, t.queries.trim, t.cfg.History)
+		return err
+	})
+	if isCode(err, readOnly, noRight) {
+		t.mayNotTrim.Do(func() {
+			t.cfg.Logger.WarnContext(ctx, "cannot trim the log of a table, and leaves that to others", "table", t.cfg.source(), "error", err)
+		})
+		return nil
+	}
+	return err
 }
 
 // Delay names the transaction that keeps the watches of a [Table] from reporting: the oldest one on the server that has written and is

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -20,13 +21,10 @@ func TestInstallTableAgain(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off")
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
-		"keeps the changes of transactions that overlap it":      installationKeepsOverlappingChanges,
-		"expires the watches if a trigger was missing":           installationAfterDroppedTriggerExpiresWatches,
-		"expires the watches if a restore has disabled triggers": installationAfterRestoreExpiresWatches,
-		"expires the watches of a table that was replaced":       installationOfReplacedTableExpiresWatches,
-		"follows a renamed column of the key":                    installationFollowsRenamedKey,
-		"needs the owner of the table":                           installationNeedsOwner,
-		"by its statements removes the log of another server":    statementsRemoveForeignLog,
+		"keeps the changes of transactions that overlap it": installationKeepsOverlappingChanges,
+		"follows a renamed column of the key":               installationFollowsRenamedKey,
+		"needs the owner of the table":                      installationNeedsOwner,
+		"is not needed for the log of another server":       foreignLogBeginsAnew,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
 	}
@@ -46,39 +44,6 @@ func installationKeepsOverlappingChanges(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, writing, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
 	writing.commit()
 	require.NoError(t, <-installed)
-	agree(t, pool, cfg, inf)
-}
-
-func installationAfterDroppedTriggerExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
-	cfg := newTable(t, pool)
-	inf := follow(t, sitesIn(t, pool, cfg))
-	exec(t, pool, `DROP TRIGGER setpoint_insert ON `+sqlName(cfg))
-	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
-	agree(t, pool, cfg, inf)
-}
-
-// The statements of pg_restore --disable-triggers --data-only. They leave the triggers enabled, but not always.
-func installationAfterRestoreExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
-	cfg := newTable(t, pool)
-	inf := follow(t, sitesIn(t, pool, cfg))
-	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` DISABLE TRIGGER ALL`)
-	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
-	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` ENABLE TRIGGER ALL`)
-	_, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[site], cfg)
-	require.ErrorContains(t, err, "call postgres.InstallTable")
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
-	agree(t, pool, cfg, inf)
-}
-
-func installationOfReplacedTableExpiresWatches(t *testing.T, pool *pgxpool.Pool) {
-	cfg := newTable(t, pool)
-	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
-	inf := follow(t, sitesIn(t, pool, cfg))
-	exec(t, pool, `ALTER TABLE `+sqlName(cfg)+` RENAME TO "replaced"`)
-	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer NOT NULL)`)
-	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('b', 1)`)
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
 	agree(t, pool, cfg, inf)
 }
 
@@ -107,20 +72,22 @@ func installationFollowsRenamedKey(t *testing.T, pool *pgxpool.Pool) {
 	assert.Equal(t, map[string]site{"a": {"a", 3}}, cached(inf))
 }
 
-func statementsRemoveForeignLog(t *testing.T, pool *pgxpool.Pool) {
+// A dump has the log of another server, with transactions that are still to come here.
+func foreignLogBeginsAnew(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
-	exec(t, pool, `INSERT INTO `+pgx.Identifier{cfg.Schema, "changes"}.Sanitize()+` (xid, source, op) VALUES ('1000000000', $1, 'T')`,
-		pgx.Identifier{"public", cfg.Table}.Sanitize())
-	open := func() error {
-		_, err := postgres.NewTable(t.Context(), pool, pgx.RowToStructByName[site], cfg)
-		return err
+	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
+	table := sitesIn(t, pool, cfg)
+	before := listOf(t, table)
+	exec(t, pool, `INSERT INTO `+cfg.Log()+` (setpoint_xid, name) VALUES ('1000000000', 'b')`)
+	exec(t, pool, `DELETE FROM `+cfg.Log()+` WHERE setpoint_xid < '1000000000'`)
+	exec(t, pool, `UPDATE `+pgx.Identifier{cfg.Schema, "epoch"}.Sanitize()+` SET system = 1`)
+	l := listOf(t, table)
+	assert.Greater(t, l.Version, before.Version)
+	for _, err := range table.Watch(t.Context(), before.Version) {
+		require.ErrorIs(t, err, informer.ErrExpired)
 	}
-	require.ErrorContains(t, open(), "the log is of another server")
-	cfg.Key = []string{"name"}
-	sql, err := postgres.TableSQL(cfg)
-	require.NoError(t, err)
-	exec(t, pool, sql)
-	require.NoError(t, open())
+	exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 2`)
+	assert.Equal(t, []string{"Modified {a 2}"}, reported(t, pool, table, l.Version))
 }
 
 // The owner has no other rights than to create a schema.

@@ -1,417 +1,387 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	"encoding/binary"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
-	"sort"
+	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
-// momentSQL is a row with the state of transactions in a snapshot: the first transaction that was open, or the next one if none was; the last
-// one whose changes may be trimmed; and whether any was open. Because of OFFSET 0, the server computes it once, and not for each entry.
-const momentSQL = `(SELECT pg_snapshot_xmin(pg_current_snapshot()) AS horizon, xid AS trimmed,
-	age(pg_snapshot_xmin(pg_current_snapshot())::xid) <> 0 AS open FROM {trimmed} WHERE source = {source} OFFSET 0) m`
+// momentSQL is the state of transactions in a snapshot, in one row: the first one that was open, or the next one if none was; and whether any
+// was open. Because of OFFSET 0, the server computes it once, and not for each entry.
+const momentSQL = `(SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) AS horizon,
+	pg_catalog.age(pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.xid) <> 0 AS open OFFSET 0) m`
 
-// momentColumns has the columns of momentSQL, and the base of the epoch. {base} is baseSQL or knownBaseSQL.
-const momentColumns = `m.horizon, m.trimmed, m.open, {base}`
-
-// knownBaseSQL is the base of the epoch, or null if the session does not know it yet. A session reads it once by baseSQL, and keeps it in a
-// setting whose name has the object id of the table epoch. An epoch ends when the server crashes or is promoted. A crash ends all sessions.
-// Before it is promoted, a session cannot read the base, because epoch is an unlogged table.
-const knownBaseSQL = `nullif(current_setting({setting}, true), '')::bigint`
-
-const baseSQL = `(SELECT coalesce(` + knownBaseSQL + `, (SELECT set_config({setting}, base::text, false)::bigint
-	FROM {epoch} WHERE system = (SELECT system_identifier FROM pg_control_system()))))`
-
-// momentRow has the momentColumns.
-type momentRow struct {
-	horizon, trimmed uint64
-	open             bool
-	base             *int64
-}
-
-// columns returns where to scan the momentColumns.
-func (r *momentRow) columns() []any { return []any{&r.horizon, &r.trimmed, &r.open, &r.base} }
-
-// errNotInstalled means that momentSQL has no row.
-var errNotInstalled = errors.New("the log does not know the table: call postgres.InstallTable")
-
-// errNoEpoch means that the server may have lost transactions, so the function epoch has to be called.
-var errNoEpoch = errors.New("the log has no epoch")
-
-func (r momentRow) moment() (moment, error) {
-	if r.base == nil {
-		return moment{}, errNoEpoch
-	}
-	return moment{base: *r.base, horizon: r.horizon, open: r.open, trimmed: r.trimmed}, nil
-}
-
-// prepareSQL runs before pageSQL, in the same transaction. It turns off jit, because compiling pageSQL would take longer than running it, and
-// makes the planner use the indexes of the log. Left alone, the server may read and sort the whole log for each page, with a plan from when
-// the log was short.
-const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_sort', 'off', true),
-	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-	CASE WHEN current_setting('server_version_num')::integer >= 140000 THEN set_config('enable_memoize', 'off', true) END`
-
-// depth says what a read looks at.
-type depth int
-
-const (
-	few  depth = iota // the first entries, without prepareSQL, which takes less time
-	page              // more entries
-	past              // as many, and what happened to their rows since, which takes the server a fifth longer
-)
-
-// size returns how many entries a read looks at.
-func (d depth) size() int {
-	if d == few {
-		return fewSize
-	}
-	return tableBatch
-}
-
-// pageSQL reads the next entries of the log after a transaction and an id. It is one statement, so it has one snapshot. The limit is a
-// constant, because for a parameter the planner assumes a tenth of the log. The transaction is in a subquery, because the planner would find
-// for a parameter that few entries follow, and make a plan of its own for each page. For each entry e, it reads r, the current row, with the
-// transaction that wrote it. If that is the transaction of e, nothing has written the row since that transaction, and r is the row after e.
+// pageSQL reads the next entries of the log after a transaction and a sequence number, with the present row of each: the columns entryColumns,
+// the key, true if there is a row, and the row. It is one statement, so it has one snapshot. It names no column of the row but by its table,
+// so no name can be confused with another.
 //
-// The rows have no ORDER BY, because a sort would send nothing before the last row is found. They are in order anyway as long as the server
-// looks up r for one entry after another. If they are not, the reader sorts them.
+// The limit is a constant, because for a parameter the planner assumes a tenth of the log. The transaction is in a subquery, because the
+// planner would find for a parameter that few entries follow, and make a plan of its own for each page. The rows have no ORDER BY, because a
+// sort would send nothing before the last row is found. They are in order anyway, since the server looks up r for one entry after another.
+//
+// The log has every entry after a transaction if it has one of that transaction or below, because what is trimmed is a beginning of the log.
 const pageSQL = `
-SELECT ` + momentColumns + `, e.xid, e.id, e.op::text, {writer and columns of r}{past}
+SELECT m.horizon, m.open, (SELECT s.base FROM {schema}.epoch s), (
+	SELECT true FROM {log} l WHERE l.setpoint_xid <= (SELECT $1::pg_catalog.text::pg_catalog.xid8) ORDER BY l.setpoint_xid DESC LIMIT 1
+), e.setpoint_xid, e.setpoint_seq, {key of e}, r.*
 FROM ` + momentSQL + `
 LEFT JOIN LATERAL (
-	SELECT xid, id, op, key, before FROM {changes}
-	WHERE source = {source} AND (xid, id) > ((SELECT $1::text::xid8), $2) AND xid < m.horizon
-	ORDER BY xid, id LIMIT {size}
+	SELECT l.setpoint_xid, l.setpoint_seq, {key of l} FROM {log} l
+	WHERE (l.setpoint_xid, l.setpoint_seq) > ((SELECT $1::pg_catalog.text::pg_catalog.xid8), $2) AND l.setpoint_xid < m.horizon
+	ORDER BY l.setpoint_xid, l.setpoint_seq LIMIT {size}
 ) e ON true
-LEFT JOIN {row}`
+LEFT JOIN LATERAL (SELECT true, {columns of t} FROM {table} t WHERE {t is e} LIMIT 1) r ON true`
 
-// pastSQL extends pageSQL by x, which says what happened to the row after e. It is computed for a deletion, because a later entry of the
-// same transaction may have inserted the row again, and if another transaction wrote r. A savepoint has a number of its own, so x is also
-// computed for rows written after one. In x are:
-//
-//   - n, the next entry of the key. If there is none, r is the row after e.
-//   - superseded, whether a transaction with a lower number has written the row later. That transaction was open at the time of e, so it is
-//     not below oldest. So the search ends at the next entry whose oldest is above the transaction of e. That is mostly n.
-//   - d, the row as e or n found it.
-//
-// OFFSET 0 keeps the planner from computing x for each entry.
-const pastSQL = `
-LEFT JOIN LATERAL (
-	SELECT n.id IS NOT NULL AS {next}, n.before IS NOT NULL AS {next before},
-		CASE WHEN n.id IS NULL OR n.oldest > e.xid THEN false ELSE EXISTS (
-			SELECT FROM {changes} o WHERE o.source = {source} AND o.key = e.key AND o.id > e.id AND o.xid < e.xid AND o.id < coalesce((
-				SELECT q.id FROM {changes} q WHERE q.source = {source} AND q.key = e.key AND q.id > e.id AND q.oldest > e.xid ORDER BY q.id LIMIT 1
-			), 9223372036854775807)
-		) END AS {superseded}, d.*
-	FROM (SELECT WHERE e.op = 'D' OR r.{writer} IS DISTINCT FROM e.xid::xid OFFSET 0) needed
-	LEFT JOIN LATERAL (
-		SELECT id, before, oldest FROM {changes} WHERE source = {source} AND key = e.key AND id > e.id ORDER BY id LIMIT 1
-	) n ON true
-	LEFT JOIN LATERAL jsonb_populate_record(NULL::{table}, CASE WHEN e.op = 'D' THEN e.before ELSE n.before END) d ON true
-) x ON true`
+// The columns of pageSQL before those of the key.
+const entryColumns = 6
 
-// undoneSQL begins a list. The entries in undone are those of transactions above the horizon that watches still have to report. An entry
-// does not count if a transaction below the horizon has written the row later, because watches do not report a superseded entry. Such a
-// transaction was open when the first entry above the horizon was made, so it is not below the oldest of that entry.
-const undoneSQL = `
-WITH begin AS MATERIALIZED (
-	SELECT id, coalesce(oldest, '0') AS oldest FROM {changes} WHERE source = {source} AND xid >= $1::text::xid8 ORDER BY id LIMIT 1
-), later AS MATERIALIZED (
-	SELECT c.key, max(c.id) AS id FROM begin b JOIN {changes} c ON c.xid >= b.oldest AND c.id > b.id
-	WHERE c.source = {source} AND c.xid < $1::text::xid8 GROUP BY c.key
-), undone AS (
-	SELECT c.key, c.id, c.before FROM {changes} c LEFT JOIN later l ON l.key = c.key
-	WHERE c.source = {source} AND c.xid >= $1::text::xid8 AND c.key IS NOT NULL AND (l.id IS NULL OR c.id > l.id)
-)
-`
+// prepareSQL runs before pageSQL, in the same transaction. It turns off jit, because compiling pageSQL would take longer than running it, and
+// makes the planner use the indexes. Left alone, the server may read and sort the whole log for each page, with a plan from when the log was
+// short.
+const prepareSQL = `SELECT set_config('jit', 'off', true), set_config('enable_sort', 'off', true),
+	set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('enable_memoize', 'off', true)`
 
-// entry is a row of pageSQL, without the columns of the moment, and of r and d.
-type entry struct {
-	xid    pgtype.Uint64 // null in the one row of a page without entries
-	id     pgtype.Int8
-	op     pgtype.Text
-	writer pgtype.Uint32 // the lower half of the number of a transaction; null if the row is not there
-
-	// The following are null if x was not computed.
-	hasNext    pgtype.Bool // a later entry has the same key
-	nextBefore pgtype.Bool // that entry found a row
-	superseded pgtype.Bool // a transaction with a lower number has written the row later
+// tableQueries are the queries of a table.
+type tableQueries struct {
+	moment, latest, list, ranges, few, page, trim, epoch, versionOf string
 }
 
-// isLast reports whether the row has not been written after the transaction of e, so that nothing else has to be known about it.
-func (e *entry) isLast() bool {
-	return e.op.String != opDelete && e.writer.Valid && e.writer.Uint32 == uint32(e.xid.Uint64)
+func newTableQueries(cfg TableConfig, operators []string) tableQueries {
+	same := make([]string, len(cfg.Key))
+	for i, column := range cfg.Key {
+		name := pgx.Identifier{column}.Sanitize()
+		same[i] = "t." + name + " " + operators[i] + " e." + name
+	}
+	pageOf := func(size int) string {
+		return cfg.with(pageSQL, "{size}", strconv.Itoa(size), "{t is e}", strings.Join(same, " AND "))
+	}
+	return tableQueries{
+		moment: cfg.with(`SELECT m.horizon, m.open, (SELECT s.base FROM {schema}.epoch s WHERE s.system = (SELECT system_identifier FROM pg_control_system())),
+			current_setting('default_transaction_isolation') = 'serializable' FROM ` + momentSQL),
+		latest: cfg.with(`SELECT l.setpoint_xid FROM {log} l ORDER BY l.setpoint_xid DESC LIMIT 1`), // of those that the snapshot shows
+		list:   cfg.with(`SELECT {columns of t} FROM {table} t`),
+		// The names of the columns of the ranges differ from those of the table, which SlotBy may not qualify.
+		ranges: cfg.with(`SELECT {columns of t} FROM unnest($1::bigint[], $2::bigint[]) setpoint_ranges (setpoint_from, setpoint_to)
+			JOIN {table} t ON {slot hash} >= setpoint_from AND {slot hash} < setpoint_to`),
+		few:  pageOf(fewSize),
+		page: pageOf(tableBatch),
+		// It leaves an entry below the first open transaction, as a proof that later ones are there.
+		trim: cfg.with(`DELETE FROM {log} l WHERE l.setpoint_xid < (
+				SELECT k.setpoint_xid FROM {log} k WHERE k.setpoint_xid < pg_snapshot_xmin(pg_current_snapshot()) AND k.setpoint_xid <= (
+					SELECT x.setpoint_xid FROM {log} x ORDER BY x.setpoint_xid DESC OFFSET $1 LIMIT 1
+				) ORDER BY k.setpoint_xid DESC LIMIT 1)`),
+		epoch:     cfg.with(`SELECT {schema}.epoch()`),
+		versionOf: cfg.with(`SELECT pg_current_xact_id()::text, {schema}.epoch()`),
+	}
 }
 
-// The columns of pageSQL besides those of the table.
-const (
-	entryColumns = 8 // before the columns of r
-	flagColumns  = 3 // of x, before the columns of d
-)
+// moment is the state of transactions in a snapshot.
+type moment struct {
+	base    int64  // of the versions, see logSQL
+	horizon uint64 // the first transaction that was open, or the next one if none was
+	open    bool   // a transaction was open
+}
 
-// place is the place of an entry in the log.
+// versionOf returns the version after all changes of a transaction. It is odd. The even one below it is in the middle of the
+// transaction: all of its events but the last have it, and a watch that resumes from there begins with the transaction.
+func (m moment) versionOf(xid uint64) informer.Version {
+	return informer.Version(uint64(m.base) + 2*xid + 1)
+}
+
+// last returns the version up to which the snapshot is complete.
+func (m moment) last() informer.Version { return m.versionOf(m.horizon - 1) }
+
+// doneAt returns the last transaction all of whose changes are included in a version. The version must not be of an earlier epoch.
+func (m moment) doneAt(v informer.Version) (xid uint64) {
+	if uint64(v) == uint64(m.base) {
+		return 0
+	}
+	return (uint64(v) - uint64(m.base) - 1) / 2
+}
+
+func parseXID(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) }
+func formatXID(xid uint64) string          { return strconv.FormatUint(xid, 10) }
+
+// place is where a read begins: after an entry, or after all entries of a transaction.
 type place struct {
 	xid uint64
-	id  int64
+	seq int64
 }
 
-func (p place) compare(q place) int {
-	return cmp.Or(cmp.Compare(p.xid, q.xid), cmp.Compare(p.id, q.id))
-}
+// after returns the place after all entries of a transaction.
+func after(xid uint64) place { return place{xid, math.MaxInt64} }
 
 // batch is what a read returns from one snapshot.
 type batch[T any] struct {
 	events []informer.Event[T]
-	last   *place // of the last entry if there may be more; nil if there are none
-	next   depth  // of the next read
+	last   *place // of the last entry that was reported, if there may be more
 	moment moment
-
-	places []place // of the events
 }
 
-// Len, Less, and Swap sort the events by their places.
-func (b *batch[T]) Len() int           { return len(b.events) }
-func (b *batch[T]) Less(i, j int) bool { return b.places[i].compare(b.places[j]) < 0 }
-func (b *batch[T]) Swap(i, j int) {
-	b.events[i], b.events[j] = b.events[j], b.events[i]
-	b.places[i], b.places[j] = b.places[j], b.places[i]
-}
-
-// start is where a read begins: after a version or, if after is not nil, after a place. The moment begin is that of an earlier read of the
-// watch.
-type start struct {
-	at    informer.Version
-	after *place
-	begin moment
-}
-
-// place returns the place after which a read begins.
-func (s start) place() place {
-	if s.after != nil {
-		return *s.after
-	}
-	return place{s.begin.doneAt(s.at), math.MaxInt64}
-}
-
-// read reads the next entries of the log, and the row after each of them. If it does not look at the past, it reads only up to the first
-// entry that is not the last of its row. If that is the first one, it reads again.
-func (t *Table[T]) read(ctx context.Context, from start, d depth) (b batch[T], err error) {
+// read reads up to size-1 entries of the log, and the present row of each. The version at is that of the place. It takes one round trip.
+func (t *Table[T]) read(ctx context.Context, at informer.Version, from place, base int64, size int) (b batch[T], err error) {
+	args := []any{formatXID(from.xid), from.seq}
 	err = inTime(ctx, t.pool, t.patience, func(ctx context.Context) error {
-		b, err = t.readNow(ctx, from, d)
-		if errors.Is(err, errNoEpoch) && d == few { // for the first time in this session
-			d = page
-			b, err = t.readNow(ctx, from, d)
-		}
-		if errors.Is(err, errNoEpoch) {
-			if _, err = t.pool.Exec(ctx, t.queries.epoch); err == nil {
-				b, err = t.readNow(ctx, from, d)
+		if size == fewSize && !t.serializable.Load() {
+			rows, err := t.pool.Query(ctx, t.queries.few, args...)
+			if err != nil {
+				return err
 			}
+			return t.collect(&b, rows, size)
 		}
-		if err == nil && d != past && b.next == past && len(b.events) == 0 {
-			b, err = t.readNow(ctx, from, past)
+		queries := new(pgx.Batch)
+		queries.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY")
+		query := t.queries.few
+		if size != fewSize {
+			query = t.queries.page
+			queries.Queue(prepareSQL)
 		}
-		return err
+		queries.Queue(query, args...).Query(func(rows pgx.Rows) error { return t.collect(&b, rows, size) })
+		queries.Queue("COMMIT")
+		return t.pool.SendBatch(ctx, queries).Close()
 	})
-	return b, err
+	switch {
+	case err != nil:
+		return b, err
+	case b.moment.base != base:
+		return b, fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, at)
+	case from.xid >= b.moment.horizon:
+		return b, fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, b.moment.last(), at)
+	}
+	return b, nil
 }
 
-// readNow is read without a time limit. It takes one round trip.
-func (t *Table[T]) readNow(ctx context.Context, from start, d depth) (b batch[T], err error) {
-	if t.queries.pages[d] == "" {
-		d = page
-	}
-	after := from.place()
-	args := []any{formatXID(after.xid), after.id}
-	if d == few {
-		rows, err := t.pool.Query(ctx, t.queries.pages[few], args...)
-		if err != nil {
-			return b, err
-		}
-		defer rows.Close()
-		err = t.collect(&b, rows, from, few)
-		return b, err
-	}
-	queries := new(pgx.Batch)
-	queries.Queue(t.queries.prepare)
-	queries.Queue(t.queries.pages[d], args...)
-	results := t.pool.SendBatch(ctx, queries)
-	defer func() {
-		if closed := results.Close(); err == nil {
-			err = closed
-		}
-	}()
-	if _, err := results.Exec(); err != nil {
-		return b, err
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return b, err
-	}
+// collect fills b with the rows of pageSQL. It reports each key once, by its first entry: its row is the same for later ones.
+func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, size int) error {
 	defer rows.Close()
-	err = t.collect(&b, rows, from, d)
-	return b, err
-}
-
-// collect fills b with the rows of pageSQL, or of pageSQL and pastSQL.
-func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, from start, d depth) error {
-	all := len(rows.FieldDescriptions())
-	columns := make([]any, all) // nil leaves a column out
-	var m momentRow
-	var e entry
-	copy(columns, append(m.columns(), &e.xid, &e.id, &e.op, &e.writer))
-	now, before := &window{CollectableRow: rows, from: entryColumns, to: all}, (*window)(nil)
-	if d == past {
-		now.to = (entryColumns + all - flagColumns) / 2
-		before = &window{CollectableRow: rows, from: now.to + flagColumns, to: all}
-		copy(columns[now.to:], []any{&e.hasNext, &e.nextBefore, &e.superseded})
+	if len(rows.FieldDescriptions()) == 0 { // the query has failed
+		rows.Close()
+		return rows.Err()
 	}
-	var last, cut place // cut is the first entry that is left to the next read
-	n, sorted := 0, true
+	var base pgtype.Int8
+	var kept, there pgtype.Bool
+	var xid pgtype.Uint64 // null in the one row of a page without entries
+	var seq pgtype.Int8
+	key := t.newKeyReader(rows)
+	entry := make([]any, len(rows.FieldDescriptions())) // nil leaves a column out
+	copy(entry, []any{&b.moment.horizon, &b.moment.open, &base, &kept, &xid, &seq})
+	entry[key.row.from-1] = &there
+	reported := make(map[string]struct{})
+	var last place
+	n := 0
 	for rows.Next() {
-		err := rows.Scan(columns...)
-		if err != nil {
+		if err := rows.Scan(entry...); err != nil {
 			return err
 		}
-		if n == 0 {
-			if b.moment, err = m.moment(); err != nil {
-				return err
-			}
-			if err := checkPlace(b.moment, from); err != nil {
-				return err
-			}
-			clear(columns[:4]) // they are the same in each row
+		b.moment.base = base.Int64 // 0 if a new epoch has to begin
+		if !kept.Bool {
+			return fmt.Errorf("%w: the next changes are trimmed", informer.ErrExpired)
 		}
-		if !e.xid.Valid {
+		if !xid.Valid {
 			break
 		}
-		n++
-		here := place{e.xid.Uint64, e.id.Int64}
-		if !e.isLast() {
-			b.next = past
-			if d != past && (cut == (place{}) || here.compare(cut) < 0) {
-				cut = here
+		t.endTransaction(b, xid.Uint64)
+		if n++; n == size {
+			b.last = &last
+			break
+		}
+		last = place{xid.Uint64, seq.Int64}
+		id, null := key.id()
+		if null {
+			return fmt.Errorf("%w: the table was truncated, or its log lacks changes", informer.ErrExpired)
+		}
+		if _, again := reported[id]; again {
+			continue
+		}
+		reported[id] = struct{}{}
+		v := b.moment.versionOf(xid.Uint64) - 1
+		if !there.Bool || !key.matches() {
+			obj, err := scannedKey(t.scan, key.deleted)
+			if err != nil {
+				return fmt.Errorf("%w: a row is gone, and scan cannot read a row with only a key: %w", informer.ErrExpired, err)
 			}
+			b.events = append(b.events, informer.Event[T]{Type: informer.Deleted, Object: obj, KeyOnly: true, Version: v})
 		}
-		if cut != (place{}) && here.compare(cut) >= 0 {
-			continue // so that no row is decoded twice
-		}
-		if here.compare(last) > 0 {
-			last = here
-		} else {
-			sorted = false
-		}
-		if b.events, err = t.appendEvents(b.events, &e, b.moment.versionOf(here.xid)-1, now, before); err != nil {
-			return err
-		}
-		for len(b.places) < len(b.events) {
-			b.places = append(b.places, here)
+		if there.Bool {
+			e := informer.Event[T]{Type: informer.Modified, Version: v}
+			if e.Object, e.Err = scanned(t.scan, key.row); e.Err != nil {
+				e.Type = informer.Unreadable
+				var err error
+				if e.Object, err = scannedKey(t.scan, key.deleted); err != nil {
+					return fmt.Errorf("%w: scan cannot read a row, nor its key: %w", informer.ErrExpired, e.Err)
+				}
+			}
+			b.events = append(b.events, e)
 		}
 	}
-	if !sorted {
-		sort.Stable(b)
+	rows.Close()
+	if b.last == nil && len(b.events) > 0 {
+		b.events[len(b.events)-1].Version = b.moment.last()
 	}
-	if cut != (place{}) {
-		end, _ := slices.BinarySearchFunc(b.places, cut, place.compare)
-		if b.events = b.events[:end]; end > 0 {
-			b.last = &b.places[end-1]
-		}
-	} else if n == d.size() {
-		b.last = &last
-		b.next = max(b.next, page)
-	}
-	if err := rows.Err(); err != nil || b.moment != (moment{}) {
-		return err
-	}
-	return errNotInstalled
+	return rows.Err()
 }
 
-// checkPlace returns an error if the log cannot tell what follows the start of a read.
-func checkPlace(m moment, from start) error {
-	if uint64(from.at) < uint64(m.base) || m.base != from.begin.base {
-		return fmt.Errorf("%w: the server may have lost version %d in a crash or a failover", informer.ErrExpired, from.at)
+// endTransaction gives the last event the version after its transaction, if the next entry is of another one.
+func (t *Table[T]) endTransaction(b *batch[T], next uint64) {
+	if end := len(b.events) - 1; end >= 0 && b.moment.doneAt(b.events[end].Version+1) < next {
+		b.events[end].Version |= 1
 	}
-	switch done := from.place().xid; {
-	case done >= m.horizon:
-		return fmt.Errorf("%w: the server is at version %d, not at %d", informer.ErrExpired, m.last(), m.versionOf(done))
-	case done < m.trimmed:
-		return fmt.Errorf("%w: the changes up to version %d are trimmed", informer.ErrExpired, m.versionOf(m.trimmed))
+}
+
+// scanned returns what scan makes of a row, which may be only a key. A panic of scan is an error: it may not expect such a row.
+func scanned[T any](scan func(pgx.CollectableRow) (T, error), row *part) (obj T, err error) {
+	err = wait.Call(context.Background(), func(context.Context) error {
+		obj, err = scan(row)
+		return err
+	})
+	return obj, err
+}
+
+// scannedKey returns what scan makes of a row that has only a key. An error does not matter if scan knows the key all the same.
+func scannedKey[T any](scan func(pgx.CollectableRow) (T, error), row *part) (obj T, err error) {
+	if obj, err = scanned(scan, row); !reflect.ValueOf(&obj).Elem().IsZero() {
+		return obj, nil
+	}
+	return obj, err
+}
+
+// keyReader reads the key of an entry from a row of pageSQL.
+type keyReader struct {
+	row, deleted *part
+	of           []int // the columns of the key in the row
+}
+
+func (t *Table[T]) newKeyReader(rows pgx.Rows) *keyReader {
+	fields := rows.FieldDescriptions()
+	from := entryColumns + len(t.cfg.Key) + 1
+	k := &keyReader{row: &part{Rows: rows, from: from}, deleted: &part{Rows: rows, from: from, key: make(map[int]int)}}
+	for i, name := range t.cfg.Key {
+		column := slices.IndexFunc(fields[from:], func(f pgconn.FieldDescription) bool { return f.Name == name })
+		k.of = append(k.of, from+column)
+		k.deleted.key[column] = entryColumns + i
+	}
+	return k
+}
+
+// id returns the bytes of the key, and whether it is null.
+func (k *keyReader) id() (id string, null bool) {
+	values := k.row.Rows.RawValues()[entryColumns : entryColumns+len(k.of)]
+	if len(values) == 1 {
+		return string(values[0]), values[0] == nil
+	}
+	var all []byte
+	null = true
+	for _, value := range values {
+		all = append(binary.AppendUvarint(all, uint64(len(value))), value...)
+		null = null && value == nil
+	}
+	return string(all), null
+}
+
+// matches reports whether the row has the same key, byte by byte.
+func (k *keyReader) matches() bool {
+	values := k.row.Rows.RawValues()
+	for i, column := range k.of {
+		if string(values[entryColumns+i]) != string(values[column]) {
+			return false
+		}
+	}
+	return true
+}
+
+// part is the columns of another row from one on. Unlike the Scan of pgx.Rows, its Scan does not end the query when it fails: the other rows
+// can be read.
+type part struct {
+	pgx.Rows
+	from  int
+	key   map[int]int // if set, only these columns have values: those of other columns of the other row
+	plans []scanPlan  // of the last Scan, for each column of the other row
+}
+
+// scanPlan is how to scan a column into a type.
+type scanPlan struct {
+	into reflect.Type
+	plan pgtype.ScanPlan
+}
+
+func (p *part) FieldDescriptions() []pgconn.FieldDescription {
+	return p.Rows.FieldDescriptions()[p.from:]
+}
+
+func (p *part) Scan(dest ...any) error {
+	if len(dest) == 1 {
+		if s, ok := dest[0].(pgx.RowScanner); ok {
+			return s.ScanRow(p)
+		}
+	}
+	if n := len(p.FieldDescriptions()); len(dest) != n {
+		return fmt.Errorf("the row has %d columns, %d are scanned", n, len(dest))
+	}
+	if p.key == nil {
+		for column := range dest {
+			if err := p.scan(column, p.from+column, dest[column]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for column, from := range p.key {
+		if err := p.scan(column, from, dest[column]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// appendEvents appends the events of an entry. now and before are the rows r and d of pageSQL.
-func (t *Table[T]) appendEvents(
-	events []informer.Event[T], e *entry, v informer.Version, now, before *window,
-) ([]informer.Event[T], error) {
-	if e.op.String == opTruncate {
-		return nil, fmt.Errorf("%w: the table was truncated", informer.ErrExpired)
+// scan scans a column of the other row, which is a column of this one.
+func (p *part) scan(column, from int, dest any) error {
+	if dest == nil { // it is not wanted
+		return nil
 	}
-	if e.superseded.Bool {
-		return events, nil
+	field, value := p.Rows.FieldDescriptions()[from], p.Rows.RawValues()[from]
+	if p.plans == nil {
+		p.plans = make([]scanPlan, len(p.Rows.FieldDescriptions()))
 	}
-	add := func(kind informer.EventType, row *window) error {
-		obj, err := t.scan(row)
-		events = append(events, informer.Event[T]{Type: kind, Object: obj, Version: v})
-		return err
+	plan := &p.plans[from]
+	if into := reflect.TypeOf(dest); plan.into != into {
+		*plan = scanPlan{into, p.Rows.Conn().TypeMap().PlanScan(field.DataTypeOID, field.Format, dest)}
 	}
-	kind := informer.Modified
-	switch e.op.String {
-	case opDelete:
-		if err := add(informer.Deleted, before); err != nil {
-			return nil, err
-		}
-		kind = informer.Added // if the row exists anyway, the entry of its insertion was reported and trimmed
-	case opInsert:
-		kind = informer.Added
+	if err := plan.plan.Scan(value, dest); err != nil {
+		return pgx.ScanArgError{ColumnIndex: column, FieldName: field.Name, Err: err}
 	}
-	switch {
-	case !e.hasNext.Bool && e.writer.Valid:
-		return events, add(kind, now)
-	case e.nextBefore.Bool && e.op.String != opDelete:
-		return events, add(kind, before)
-	}
-	return events, nil
+	return nil
 }
 
-// window is a range of the columns of another row.
-type window struct {
-	pgx.CollectableRow
-	from, to int
-	all      []any // for Scan, to allocate it once
-}
+func (p *part) RawValues() [][]byte { return partOf(p, p.Rows.RawValues()) }
 
-func (w *window) FieldDescriptions() []pgconn.FieldDescription {
-	return w.CollectableRow.FieldDescriptions()[w.from:w.to]
-}
-
-func (w *window) Scan(dest ...any) error {
-	if len(dest) != w.to-w.from {
-		return fmt.Errorf("the row has %d columns, %d are scanned", w.to-w.from, len(dest))
-	}
-	if w.all == nil {
-		w.all = make([]any, len(w.CollectableRow.FieldDescriptions())) // nil leaves a column out
-	}
-	copy(w.all[w.from:], dest)
-	return w.CollectableRow.Scan(w.all...)
-}
-
-func (w *window) RawValues() [][]byte { return w.CollectableRow.RawValues()[w.from:w.to] }
-
-func (w *window) Values() ([]any, error) {
-	values, err := w.CollectableRow.Values()
+func (p *part) Values() ([]any, error) {
+	values, err := p.Rows.Values()
 	if err != nil {
 		return nil, err
 	}
-	return values[w.from:w.to], nil
+	return partOf(p, values), nil
+}
+
+// partOf returns the values of a part.
+func partOf[V any](p *part, values []V) []V {
+	if p.key == nil {
+		return values[p.from:]
+	}
+	some := make([]V, len(values)-p.from)
+	for column, from := range p.key {
+		some[column] = values[from]
+	}
+	return some
 }

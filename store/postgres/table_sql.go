@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/setpoint-go/setpoint/internal/problems"
@@ -24,14 +24,21 @@ type TableConfig struct {
 	// the right case. TableSchema defaults to "public".
 	Table, TableSchema string
 
-	// Key names the columns that identify a row, in any order. They must not be null. Defaults to the primary key.
+	// Key names the columns that identify a row, in any order. They must not be null, and must have a unique index of their own. Defaults to
+	// the primary key.
 	Key []string
 
-	// Columns names the columns that the program reads, in the order in which scan receives them. Set it if the table has more columns, or
-	// may get more: pgx.RowToStructByName refuses a row with an unknown column. Defaults to all.
+	// Columns names the columns that the program reads, in the order in which scan receives them. They include the Key. Set it if the table
+	// has more columns, or may get more: pgx.RowToStructByName refuses a row with an unknown column. Defaults to all.
 	Columns []string
 
-	// Schema is the schema of the change log. Several tables may share it. Defaults to "setpoint".
+	// SlotBy is an SQL expression of the columns, such as "name" or "split_part(name, '/', 1)", for replicas that each cache a part of the rows. It is
+	// the text by which [informer.Divide] divides the objects; for NULL, Divide must return "". InstallTable creates an index for it, so it must be
+	// immutable. A list then reads only the rows of the slots that the informer holds. The database must have the encoding UTF8. If SlotBy is
+	// empty, lists read all rows.
+	SlotBy string
+
+	// Schema is the schema of the logs. All tables whose versions are to be compared share it. Defaults to "setpoint".
 	Schema string
 
 	// History is the number of changes of the table that the log keeps for watches that resume. The log may hold more for a while: the
@@ -48,6 +55,9 @@ type TableConfig struct {
 	// WithoutNotify turns notifications off, so watches find changes by Poll. Set it if transactions that write the table are prepared for
 	// a two-phase commit, which the server refuses after a notification. It is part of the triggers, so call InstallTable after a change.
 	WithoutNotify bool
+
+	// Logger receives a warning if a watch may not trim the log. Defaults to slog.Default.
+	Logger *slog.Logger
 }
 
 func (c TableConfig) withDefaults() TableConfig {
@@ -55,6 +65,7 @@ func (c TableConfig) withDefaults() TableConfig {
 	c.Schema = cmp.Or(c.Schema, "setpoint")
 	c.History = cmp.Or(c.History, 100_000)
 	c.Poll = cmp.Or(c.Poll, time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Key, c.Columns = slices.Clone(c.Key), slices.Clone(c.Columns)
 	return c
 }
@@ -73,6 +84,14 @@ func (c TableConfig) validate() error {
 			}
 		}
 	}
+	for _, name := range c.Key {
+		if len(c.Columns) > 0 && !slices.Contains(c.Columns, name) {
+			errs = append(errs, fmt.Errorf("TableConfig.Columns lacks %q, which TableConfig.Key names", name))
+		}
+		if name == "setpoint_xid" || name == "setpoint_seq" {
+			errs = append(errs, fmt.Errorf("TableConfig.Key names %q, which is a column of the log", name))
+		}
+	}
 	for _, field := range slices.Sorted(maps.Keys(names)) {
 		name := names[field]
 		if strings.ContainsRune(name, 0) {
@@ -81,6 +100,9 @@ func (c TableConfig) validate() error {
 		if len(name) > 63 {
 			errs = append(errs, fmt.Errorf("TableConfig.%s has %d bytes, must not have more than 63", field, len(name)))
 		}
+	}
+	if strings.ContainsRune(c.SlotBy, 0) {
+		errs = append(errs, fmt.Errorf("TableConfig.SlotBy is %q, must not contain NUL", c.SlotBy))
 	}
 	if c.History < 0 {
 		errs = append(errs, fmt.Errorf("TableConfig.History is %d, must not be negative", c.History))
@@ -91,44 +113,23 @@ func (c TableConfig) validate() error {
 	return problems.Join(errs...)
 }
 
-// logSQL creates the change log. {schema} stands for its schema.
+// logSQL creates the log of a table, and what all logs of a schema share.
 //
-//   - changes has a row for each row of a table that was written: the transaction, in xid; the table; the key, or null for a TRUNCATE; the
-//     kind of write; the row as it was before; and in oldest the first transaction that was open, or null in entries made by an older
-//     version of the library. Writes of one row are in the order of id.
-//   - trimmed has a row for each table: the transaction up to which changes may be missing.
+//   - The log has a row for each key that was written: the number of the transaction, a sequence number, and the key in columns with the
+//     names, types, and collations of the table's. The type of a domain is the type below it, so that a constraint of the domain, whenever
+//     it is added, concerns no old key. A row without a key means that a watch cannot tell what has changed, and lists again: after a
+//     TRUNCATE, and where the log begins. The log is unlogged: after a crash, all watches list again anyway. Trimming leaves at least one row.
 //   - epoch has one row. The version of a transaction is base, plus twice its number, plus one. The row is gone when the server may reuse
 //     transaction numbers: the server empties an unlogged table when it recovers from a crash, is promoted, or starts on a copy of a
 //     running server. After a restored dump, the row names another server. Then the function epoch begins a new epoch, whose versions are
-//     all greater. The step is random, so that two promoted servers differ.
+//     all greater, with empty logs. The step is random, so that two promoted servers differ.
 //   - epochs has the base of the last epoch.
 //
-// The table is locked first, and the log only while it is new. A writer locks the table before the log, so there is no deadlock.
+// The table is locked first: so all transactions that have written it without the triggers have ended.
 const logSQL = `
 LOCK TABLE ONLY {table} IN SHARE ROW EXCLUSIVE MODE;
 CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE IF NOT EXISTS {schema}.changes (
-	id bigint GENERATED ALWAYS AS IDENTITY,
-	xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
-	source text COLLATE "C" NOT NULL,
-	key jsonb,
-	op "char" NOT NULL,
-	before jsonb
-);
-DO $$ BEGIN
-	IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = {changes}::regclass AND attname = 'oldest') THEN
-		ALTER TABLE {schema}.changes ADD COLUMN oldest xid8;
-		ALTER TABLE {schema}.changes ALTER COLUMN oldest SET DEFAULT pg_snapshot_xmin(pg_current_snapshot());
-	END IF;
-	IF (SELECT count(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-			WHERE i.indrelid = {changes}::regclass AND c.relname IN ('changes_by_transaction', 'changes_by_key')) < 2 THEN
-		CREATE INDEX IF NOT EXISTS changes_by_transaction ON {schema}.changes (source, xid, id);
-		CREATE INDEX IF NOT EXISTS changes_by_key ON {schema}.changes (source, key, id);
-	END IF;
-END $$;
-CREATE TABLE IF NOT EXISTS {schema}.trimmed (source text COLLATE "C" PRIMARY KEY, xid xid8 NOT NULL);
-INSERT INTO {schema}.trimmed VALUES ({source}, pg_current_xact_id()) ON CONFLICT DO NOTHING;
-CREATE TABLE IF NOT EXISTS {schema}.epochs (base bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS {schema}.epochs (base bigint PRIMARY KEY);
 CREATE UNLOGGED TABLE IF NOT EXISTS {schema}.epoch (base bigint NOT NULL, system bigint NOT NULL);
 WITH first AS (INSERT INTO {schema}.epochs SELECT 0 WHERE NOT EXISTS (SELECT FROM {schema}.epochs) RETURNING base)
 	INSERT INTO {schema}.epoch SELECT first.base, c.system_identifier FROM first, pg_control_system() c;
@@ -136,6 +137,7 @@ CREATE OR REPLACE FUNCTION {schema}.epoch() RETURNS bigint LANGUAGE plpgsql SECU
 DECLARE
 	v_system bigint;
 	v_base bigint;
+	v_log regclass;
 BEGIN
 	SELECT c.system_identifier INTO STRICT v_system FROM pg_control_system() c;
 	SELECT e.base INTO v_base FROM {schema}.epoch e WHERE e.system = v_system;
@@ -151,87 +153,190 @@ BEGIN
 		RETURNING s.base INTO STRICT v_base;
 	DELETE FROM {schema}.epoch;
 	INSERT INTO {schema}.epoch VALUES (v_base, v_system);
+	FOR v_log IN SELECT a.attrelid FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		WHERE c.relnamespace = {schema name}::regnamespace AND c.relkind = 'r' AND a.attname = 'setpoint_xid'
+	LOOP
+		EXECUTE format('DELETE FROM %s', v_log);
+		EXECUTE format('INSERT INTO %s DEFAULT VALUES', v_log);
+	END LOOP;
 	RETURN v_base;
+END
+$$;
+CREATE UNLOGGED TABLE IF NOT EXISTS {log} (
+	setpoint_xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+	setpoint_seq bigint GENERATED ALWAYS AS IDENTITY (CACHE 100),
+	PRIMARY KEY (setpoint_xid, setpoint_seq)
+);
+DO $$
+DECLARE
+	v_name text;
+	v_key CONSTANT text := {columns of table};
+BEGIN
+	SELECT n.nspname INTO v_name FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE t.tgrelid = {table name}::regclass AND t.tgname LIKE 'setpoint\_%' AND t.tgparentid = 0 AND n.nspname <> {schema of log};
+	IF FOUND THEN
+		RAISE EXCEPTION 'its triggers write a log in the schema "%": use that schema, or drop them first', v_name;
+	END IF;
+	IF v_key IS DISTINCT FROM {columns of log} THEN
+		FOR v_name IN SELECT a.attname FROM pg_attribute a WHERE a.attrelid = {log name}::regclass AND {is key of log} LOOP
+			EXECUTE 'ALTER TABLE ' || {log name} || ' DROP COLUMN ' || quote_ident(v_name);
+		END LOOP;
+		DELETE FROM {log};
+		INSERT INTO {log} DEFAULT VALUES;
+		EXECUTE 'ALTER TABLE ' || {log name} || ' ' || v_key;
+	ELSIF NOT {recorded} THEN
+		INSERT INTO {log} DEFAULT VALUES; -- it may lack changes
+	END IF;
+	-- The function epoch has the rights of its owner.
+	EXECUTE (SELECT 'GRANT SELECT, INSERT, DELETE ON ' || {log name} || ' TO ' || proowner::regrole FROM pg_proc
+		WHERE proname = 'epoch' AND pronamespace = {schema name}::regnamespace);
 END
 $$;
 `
 
-// The kinds of writes, in the column op.
-const (
-	opInsert   = "I"
-	opUpdate   = "U"
-	opDelete   = "D"
-	opTruncate = "T"
-)
-
-// triggerSQL records the writes of a table in the log. A statement trigger sees all its rows in a transition table, so a statement that
-// writes a million rows inserts into the log once. An upsert fires the triggers of both its events, each with the rows that it concerns. A
-// row whose key changes is deleted under the old key. ENABLE ALWAYS makes the triggers also fire in sessions that apply replicated changes.
+// triggerSQL records the written keys of a table in its log. A statement trigger sees all rows of its statement in a transition table, so a
+// statement that writes a million rows inserts into the log once. {key trigger} records the old key of a row whose key has changed, byte by byte.
 //
-// Most updates write one row and leave its key alone, so they have their own statement. The other statement must be a FULL JOIN, which the
-// server never runs by comparing each row with each: a session keeps the plan of its first update, which may have written a single row.
+// Some writes fire no statement trigger of the table: those that a subscription applies, and those that name a partition. For these,
+// {row trigger} records each row. It fires in sessions that apply replicated changes, where the statement triggers do not; and for a partitioned
+// table always, instead of them. A partition has the triggers for rows under the same names, so the names are those of one table.
 //
-// The function has the rights of its owner. It qualifies every name, including operators, so it does not depend on the search_path of the
-// session. Setting search_path for each call would cost a sixth of the function.
+// Triggers for rows do not fire for tables that inherit from the table. If there are any, an UPDATE records the old key of each row.
 //
-// If a trigger was missing, or recorded another key, the log may lack changes, so the history begins here. A log that was restored with a
-// backup from another server has transactions of that server, which are removed.
+// The condition of {key trigger} has another use: because of it, the server refuses to change the type of a column of the key, which the log
+// would not fit, and so no write would succeed.
+//
+// The function has the rights of its owner. It qualifies every name, including operators, and names each column with its relation, so it
+// depends neither on the session nor on the names of other columns. Nothing that it does depends on a value.
 const triggerSQL = `
-UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND 4 > (
-	SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-	WHERE t.tgrelid = {source}::regclass AND t.tgname IN ('setpoint_insert', 'setpoint_update', 'setpoint_delete', 'setpoint_truncate')
-	AND t.tgenabled = 'A' AND p.pronamespace = {schema name}::regnamespace AND strpos(p.prosrc, {key of r as text}) > 0);
-UPDATE {schema}.trimmed SET xid = pg_current_xact_id() WHERE source = {source} AND xid >= pg_snapshot_xmax(pg_current_snapshot());
-DELETE FROM {schema}.changes WHERE source = {source} AND xid >= pg_snapshot_xmax(pg_current_snapshot());
-CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+CREATE OR REPLACE FUNCTION {log}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-	IF TG_OP OPERATOR(pg_catalog.=) 'UPDATE' THEN
-		INSERT INTO {schema}.changes (source, op, key, before)
-			SELECT {source}, 'U', {key of r}, pg_catalog.to_jsonb(o)
-			FROM old_rows o, new_rows r WHERE {same key} AND NOT EXISTS (SELECT FROM old_rows OFFSET 1);
-		IF NOT FOUND THEN
-			INSERT INTO {schema}.changes (source, op, key, before)
-				SELECT {source}, CASE WHEN r.{first key} IS NULL THEN 'D' WHEN o.{first key} IS NULL THEN 'I' ELSE 'U' END, {key of either},
-					CASE WHEN o.{first key} IS NOT NULL THEN pg_catalog.to_jsonb(o) END
-				FROM old_rows o FULL JOIN new_rows r ON {same key} ORDER BY r.{first key} IS NOT NULL; -- deletions first
+	IF TG_LEVEL OPERATOR(pg_catalog.=) 'ROW' THEN
+		IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR TG_NAME OPERATOR(pg_catalog.=) '{key trigger}' THEN
+			INSERT INTO {log} ({key}) VALUES ({key of OLD});
+		ELSE
+			INSERT INTO {log} ({key}) VALUES ({key of NEW});
 		END IF;
-	ELSIF TG_OP OPERATOR(pg_catalog.=) 'INSERT' THEN
-		INSERT INTO {schema}.changes (source, op, key) SELECT {source}, 'I', {key of r} FROM new_rows r;
-	ELSIF TG_OP OPERATOR(pg_catalog.=) 'DELETE' THEN
-		INSERT INTO {schema}.changes (source, op, key, before) SELECT {source}, 'D', {key of r}, pg_catalog.to_jsonb(r) FROM old_rows r;
+	ELSIF TG_OP OPERATOR(pg_catalog.=) 'TRUNCATE' THEN
+		INSERT INTO {log} DEFAULT VALUES;
 	ELSE
-		INSERT INTO {schema}.changes (source, op) VALUES ({source}, 'T');
-	END IF;{announce}
+		IF TG_OP OPERATOR(pg_catalog.=) 'DELETE' OR TG_NARGS OPERATOR(pg_catalog.>) 0 THEN
+			INSERT INTO {log} ({key}) SELECT {key of o} FROM old_rows o;
+		END IF;
+		IF TG_OP OPERATOR(pg_catalog.<>) 'DELETE' THEN
+			INSERT INTO {log} ({key}) SELECT {key of r} FROM new_rows r;
+		END IF;
+	END IF;
+	{announce}
 	RETURN NULL;
 END
 $$;
 CREATE OR REPLACE TRIGGER setpoint_insert AFTER INSERT ON {table} REFERENCING NEW TABLE AS new_rows
-	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
-CREATE OR REPLACE TRIGGER setpoint_update AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
-	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+	FOR EACH STATEMENT EXECUTE FUNCTION {log}();
+CREATE OR REPLACE TRIGGER setpoint_update AFTER UPDATE ON {table} REFERENCING NEW TABLE AS new_rows
+	FOR EACH STATEMENT EXECUTE FUNCTION {log}();
 CREATE OR REPLACE TRIGGER setpoint_delete AFTER DELETE ON {table} REFERENCING OLD TABLE AS old_rows
-	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+	FOR EACH STATEMENT EXECUTE FUNCTION {log}();
 CREATE OR REPLACE TRIGGER setpoint_truncate AFTER TRUNCATE ON {table}
-	FOR EACH STATEMENT EXECUTE FUNCTION {function}();
-ALTER TABLE {table} ENABLE ALWAYS TRIGGER setpoint_insert, ENABLE ALWAYS TRIGGER setpoint_update,
-	ENABLE ALWAYS TRIGGER setpoint_delete, ENABLE ALWAYS TRIGGER setpoint_truncate;
+	FOR EACH STATEMENT EXECUTE FUNCTION {log}();
+CREATE OR REPLACE TRIGGER {row trigger} AFTER INSERT OR UPDATE OR DELETE ON {table}
+	FOR EACH ROW EXECUTE FUNCTION {log}();
+CREATE OR REPLACE TRIGGER {key trigger} AFTER UPDATE ON {table}
+	FOR EACH ROW WHEN (record_image_ne(ROW({key of OLD}), ROW({key of NEW}))) EXECUTE FUNCTION {log}();
+ALTER TABLE {table} ENABLE TRIGGER setpoint_insert, ENABLE TRIGGER setpoint_update, ENABLE TRIGGER setpoint_delete,
+	ENABLE REPLICA TRIGGER {row trigger}, ENABLE ALWAYS TRIGGER {key trigger}, ENABLE ALWAYS TRIGGER setpoint_truncate;
+DO $$ BEGIN
+	IF (SELECT relkind FROM pg_class WHERE oid = {table name}::regclass) = 'p' THEN
+		ALTER TABLE {table} DISABLE TRIGGER setpoint_insert, DISABLE TRIGGER setpoint_update, DISABLE TRIGGER setpoint_delete,
+			ENABLE ALWAYS TRIGGER {row trigger};
+	ELSIF EXISTS (SELECT FROM pg_inherits WHERE inhparent = {table name}::regclass) THEN
+		CREATE OR REPLACE TRIGGER setpoint_update AFTER UPDATE ON {table} REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+			FOR EACH STATEMENT EXECUTE FUNCTION {log}('old_rows');
+	END IF;
+END $$;
+SELECT {schema}.epoch();
+`
+
+// slotSQL creates the index of the hash by which the rows are divided, and removes that of another SlotBy.
+const slotSQL = `
+DO $$
+DECLARE
+	v_index regclass;
+BEGIN
+	FOR v_index IN SELECT i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		WHERE i.indrelid = {table name}::regclass AND c.relname LIKE 'setpoint\_slot\_%' AND c.relname <> {slot index name}
+	LOOP
+		EXECUTE 'DROP INDEX ' || v_index;
+	END LOOP;
+END
+$$;
+{create slot index}`
+
+// slotIndexSQL is the last statement of slotSQL, if there is a SlotBy.
+const slotIndexSQL = `CREATE INDEX IF NOT EXISTS {slot index} ON {table} (({slot hash}));
+`
+
+// slotHashSQL is the hash of a row, by which it belongs to a slot: see [informer.RangeLister]. The cast to bigint fills it up with zeros.
+const slotHashSQL = `('x' || left(md5(coalesce(({slot by})::text, '')), 8))::bit(32)::bigint`
+
+// replaceSQL removes the log of older versions of the library, which all tables of a schema shared, when the last of its tables has a log of
+// its own. trimmed had a row for each table. The function shows that changes and trimmed are ours.
+const replaceSQL = `DO $$ BEGIN
+	IF to_regprocedure({old function} || '()') IS NOT NULL THEN
+		DROP FUNCTION {schema}.{old name}();
+		ALTER TABLE {schema}.epochs DROP CONSTRAINT IF EXISTS epochs_pkey, ADD PRIMARY KEY (base);
+		DELETE FROM {schema}.trimmed t WHERE t.source = {table name};
+		IF NOT EXISTS (SELECT FROM {schema}.trimmed) THEN
+			DROP TABLE {schema}.changes, {schema}.trimmed;
+		END IF;
+	END IF;
+END $$;
 `
 
 // announceSQL notifies the watches of a change, unless another transaction is about to. The commit of a transaction that has notified holds
 // a lock of the whole cluster until the disk has been written, so commits that notify do not share a flush. Therefore at most one
 // transaction at a time announces: the one that holds the lock {announcing}. The lock ends with the transaction, or with the savepoint to
-// which it rolls back, as the change and the notification do. No transaction waits for it.
+// which it rolls back, as the change and the notification do. No transaction waits for it. A subscription announces nothing, because it may
+// have to prepare its transaction.
 //
 // A transaction that does not announce may commit after the announcing one, when the notification has already been received. But it had its
 // number when it tried the lock, and so before the notification was sent. So a watch that reads after the notification finds it committed, or
 // finds that a transaction was open, and looks again soon: see moment.
-const announceSQL = `
-	IF FOUND AND pg_catalog.pg_try_advisory_xact_lock({announcing}) THEN
+const announceSQL = `IF FOUND AND pg_catalog.current_setting('session_replication_role') OPERATOR(pg_catalog.<>) 'replica'
+			AND pg_catalog.pg_try_advisory_xact_lock({announcing}) THEN
 		PERFORM pg_catalog.pg_notify({channel}, '');
 	END IF;`
 
-// triggers are the names of the triggers in triggerSQL.
-var triggers = []string{"setpoint_insert", "setpoint_update", "setpoint_delete", "setpoint_truncate"}
+// recordedSQL says whether the triggers of a table are there, enabled, and record in its log. Of a partitioned table, so must be the copies
+// in its partitions. Of a table from which others inherit, the trigger for updates must see the old rows.
+const recordedSQL = `coalesce((SELECT CASE WHEN c.relkind = 'p' THEN count(*) FILTER (WHERE (t.tgname, t.tgenabled) IN
+			(('setpoint_truncate', 'A'), ('{row trigger}', 'A'), ('{key trigger}', 'A'))) = 3 AND NOT EXISTS (
+				SELECT FROM pg_partition_tree(c.oid) p WHERE 2 > (SELECT count(*) FROM pg_trigger q WHERE q.tgrelid = p.relid
+					AND q.tgname IN ('{row trigger}', '{key trigger}') AND q.tgenabled = 'A' AND q.tgfoid = f.oid))
+		ELSE count(*) FILTER (WHERE (t.tgname, t.tgenabled) IN (('setpoint_insert', 'O'), ('setpoint_update', 'O'),
+			('setpoint_delete', 'O'), ('setpoint_truncate', 'A'), ('{row trigger}', 'R'), ('{key trigger}', 'A'))
+			AND (t.tgname <> 'setpoint_update' OR t.tgnargs > 0 OR NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhparent = c.oid))) = 6 END
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_trigger t ON t.tgrelid = c.oid
+	JOIN pg_proc f ON f.oid = t.tgfoid JOIN pg_namespace fn ON fn.oid = f.pronamespace
+	WHERE n.nspname = {schema of table} AND c.relname = {name of table} AND fn.nspname = {schema of log} AND f.proname = {name of log}
+	GROUP BY c.oid, c.relkind, f.oid), false)`
+
+// columnsSQL describes the columns of the key, of the table or of its log, as a command that adds them to a table. The type of a domain is
+// the type below it. It is null if there is no such relation. Types without a modifier have no limits. The key of a trigger has no quotes.
+const columnsSQL = `(SELECT string_agg(format('ADD COLUMN %I %s%s', a.attname, format_type(b.oid, -1),
+		CASE WHEN a.attcollation <> b.typcollation THEN format(' COLLATE %I.%I', cn.nspname, co.collname) END), ', ' ORDER BY a.attname)
+	FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+	CROSS JOIN LATERAL (
+		WITH RECURSIVE base AS (SELECT t.oid, t.typtype, t.typbasetype, t.typcollation FROM pg_type t WHERE t.oid = a.atttypid
+			UNION ALL SELECT t.oid, t.typtype, t.typbasetype, t.typcollation FROM base JOIN pg_type t ON t.oid = base.typbasetype)
+		SELECT base.oid, base.typcollation FROM base WHERE base.typtype <> 'd'
+	) b LEFT JOIN (pg_collation co JOIN pg_namespace cn ON cn.oid = co.collnamespace) ON co.oid = a.attcollation
+	WHERE n.nspname = {schema of relation} AND c.relname = {name of relation} AND {is key of relation})`
+
+// columnsOf returns columnsSQL for the table or the log.
+func columnsOf(relation string) string {
+	return strings.ReplaceAll(columnsSQL, "of relation}", "of "+relation+"}")
+}
 
 // hash returns a number for text.
 func hash(text string) uint64 {
@@ -243,19 +348,42 @@ func hash(text string) uint64 {
 // fingerprint returns a short name for text.
 func fingerprint(text string) string { return fmt.Sprintf("%x", hash(text)) }
 
-// source returns the name under which the changes of the table are recorded in the log.
+// source returns the name of the table, as SQL.
 func (c TableConfig) source() string { return pgx.Identifier{c.TableSchema, c.Table}.Sanitize() }
+
+// logName returns the name of the log of the table, and of the function that writes it. It says which table that is.
+func (c TableConfig) logName() string {
+	name := c.TableSchema + "." + c.Table
+	if len(name) > 63 || strings.Count(name, ".") > 1 {
+		const short = 63 - 17 // bytes, with room for the fingerprint
+		name = strings.ToValidUTF8(name[:min(short, len(name))], "") + "." + fingerprint(c.source())
+	}
+	return name
+}
 
 // columns returns the Columns of a relation of the given name, as SQL.
 func (c TableConfig) columns(of string) string {
 	if len(c.Columns) == 0 {
 		return of + ".*"
 	}
-	var names []string
-	for _, column := range c.Columns {
-		names = append(names, of+"."+pgx.Identifier{column}.Sanitize())
+	return qualified(of, c.Columns)
+}
+
+// qualified returns the columns of a relation, as SQL.
+func qualified(of string, columns []string) string {
+	names := make([]string, len(columns))
+	for i, column := range columns {
+		names[i] = pgx.Identifier{column}.Sanitize()
+		if of != "" {
+			names[i] = of + "." + names[i]
+		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// slotIndex returns the name of the index of the hash by SlotBy.
+func (c TableConfig) slotIndex() string {
+	return "setpoint_slot_" + fingerprint(c.source()+"\x00"+c.SlotBy)
 }
 
 // hash returns a number for the table in its log.
@@ -272,49 +400,58 @@ func (c TableConfig) lock() string {
 
 // sql returns all statements. The Key must be set.
 func (c TableConfig) sql() string {
-	var key, either []string
-	for _, column := range c.Key {
-		name := pgx.Identifier{column}.Sanitize()
-		key = append(key, quote(column)+", r."+name)
-		either = append(either, quote(column)+", coalesce(r."+name+", o."+name+")")
-	}
 	announce := announceSQL
 	if c.WithoutNotify {
 		announce = ""
 	}
-	keyOfR := "pg_catalog.jsonb_build_object(" + strings.Join(key, ", ") + ")"
-	return strings.NewReplacer(
+	index := ""
+	if c.SlotBy != "" {
+		index = slotIndexSQL
+	}
+	return c.with(strings.NewReplacer("{announce}", announce, "{create slot index}", index).Replace(logSQL + triggerSQL + slotSQL + replaceSQL))
+}
+
+// with replaces the placeholders in SQL, also those of more, which has pairs of a placeholder and its value. The Key must be set.
+func (c TableConfig) with(sql string, more ...string) string {
+	log := pgx.Identifier{c.Schema, c.logName()}.Sanitize()
+	key := make([]string, len(c.Key))
+	for i, column := range c.Key {
+		key[i] = quote(column)
+	}
+	const live = "a.attnum > 0 AND NOT a.attisdropped AND a.attname "
+	sql = strings.NewReplacer(
+		"{columns of table}", columnsOf("table"), "{columns of log}", columnsOf("log"), "{recorded}", recordedSQL,
+	).Replace(sql)
+	for _, of := range []string{"r", "o", "e", "l", "NEW", "OLD"} {
+		more = append(more, "{key of "+of+"}", qualified(of, c.Key))
+	}
+	return strings.NewReplacer(append(more,
 		"$$", bodyQuote(append(slices.Clone(c.Key), c.Table, c.TableSchema, c.Schema)),
 		"{schema}", pgx.Identifier{c.Schema}.Sanitize(),
-		"{later}", laterSQL,
-		"{changes}", quote(pgx.Identifier{c.Schema, "changes"}.Sanitize()),
+		"{schema name}", quote(pgx.Identifier{c.Schema}.Sanitize()), // of a regnamespace
 		"{table}", c.source(),
-		"{source}", quote(c.source()),
-		"{function}", pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize(),
+		"{table name}", quote(c.source()),
+		"{log}", log,
+		"{log name}", quote(log),
+		"{schema of log}", quote(c.Schema),
+		"{schema of table}", quote(c.TableSchema),
+		"{name of log}", quote(c.logName()),
+		"{name of table}", quote(c.Table),
+		"{is key of table}", live+"IN ("+strings.Join(key, ", ")+")",
+		"{is key of log}", live+"NOT IN ('setpoint_xid', 'setpoint_seq')",
+		"{key}", qualified("", c.Key),
+		"{columns of t}", c.columns("t"),
+		"{row trigger}", "setpoint_row_"+fingerprint(c.source()),
+		"{key trigger}", "setpoint_key_"+fingerprint(c.source()),
+		"{old name}", "record_"+fingerprint(c.source()),
+		"{old function}", quote(pgx.Identifier{c.Schema, "record_" + fingerprint(c.source())}.Sanitize()),
+		"{later}", laterSQL,
+		"{slot hash}", strings.ReplaceAll(slotHashSQL, "{slot by}", c.SlotBy),
+		"{slot index}", pgx.Identifier{c.slotIndex()}.Sanitize(),
+		"{slot index name}", quote(c.slotIndex()),
 		"{announcing}", c.lock(),
 		"{channel}", quote(c.channel()),
-		"{schema name}", quote(pgx.Identifier{c.Schema}.Sanitize()),
-		"{key of r}", keyOfR,
-		"{key of r as text}", quote(keyOfR),
-		"{key of either}", "pg_catalog.jsonb_build_object("+strings.Join(either, ", ")+")",
-		"{same key}", c.sameKey(),
-		"{first key}", pgx.Identifier{c.Key[0]}.Sanitize(), // it is never null
-	).Replace(logSQL + strings.Replace(triggerSQL, "{announce}", announce, 1))
-}
-
-// compareSQL compares the keys of no rows, in the same way as triggerSQL.
-func (c TableConfig) compareSQL() string {
-	return fmt.Sprintf("SELECT FROM %[1]s o FULL JOIN %[1]s r ON %[2]s LIMIT 0", c.source(), c.sameKey())
-}
-
-// sameKey compares the keys of the rows o and r.
-func (c TableConfig) sameKey() string {
-	var same []string
-	for _, column := range c.Key {
-		name := pgx.Identifier{column}.Sanitize()
-		same = append(same, "o."+name+" OPERATOR(pg_catalog.=) r."+name)
-	}
-	return strings.Join(same, " AND ")
+	)...).Replace(sql)
 }
 
 // bodyQuote returns the quote of a function body that contains the given identifiers. No identifier contains the quote.
@@ -328,7 +465,7 @@ func bodyQuote(names []string) string {
 }
 
 // TableSQL returns the statements that [InstallTable] runs, for an administrator to run in one transaction. It does not ask a server, so
-// the Key must be set, and nobody checks that its columns exist and are not null.
+// the Key must be set, and nobody checks that its columns exist, are not null, and have a unique index.
 func TableSQL(cfg TableConfig) (string, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
@@ -341,27 +478,27 @@ func TableSQL(cfg TableConfig) (string, error) {
 	return cfg.sql(), nil
 }
 
-// InstallTable creates the change log, if it does not exist, and the triggers that write the changes of the table to it, in one
-// transaction. Its role must own the table, and must be allowed to create a schema in the database. Programs that write the table need no
-// rights on the log. If an administrator runs the statements, use [TableSQL].
+// InstallTable creates the log of the table, if it does not exist, and the triggers that write it, in one transaction. Its role must own the
+// table, and must be allowed to create a schema in the database. Programs that write the table need no rights on the log. If an
+// administrator runs the statements, use [TableSQL]. Call it when you deploy: if everything is in place, it changes nothing.
+//
+// If [TableConfig].SlotBy is set, InstallTable creates its index, which takes about a second for a million rows.
 //
 // InstallTable locks the table against writes. It waits for the transactions that have written the table, and later writes wait behind it.
 //
-// Call it again after you have changed or renamed columns of the key: until then, every write of the table may fail. If a trigger is missing,
-// disabled, or records another key, InstallTable repairs it, and all watches of the table end with [informer.ErrExpired]. So informers list
-// what the log lacks. They list again until the transactions that were open at that time have ended.
+// Call it again after you have changed or renamed columns of the key, and after a first table inherits from the table. If a column is renamed,
+// every write of the table fails until then. If a trigger was missing or disabled, or the log had another key, all watches of the table end
+// with [informer.ErrExpired], so informers list what the log lacks. They list again until the transactions that were open at that time have
+// ended.
 //
-// The triggers fire on INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, COPY, and cascades. They miss these changes:
+// The triggers see INSERT, upserts, UPDATE (also of the key), DELETE, MERGE, TRUNCATE, COPY, cascades, and changes that a subscription
+// applies; of a partitioned table, also writes that name a partition. They miss these changes:
 //
-//   - Writes while the triggers are disabled, as by pg_restore --disable-triggers. Call InstallTable again.
-//   - Changes that a subscription applies, besides a TRUNCATE and the initial copy.
-//   - Writes that name a partition, or a table that inherits from the table. A watch of the partition sees only those.
-//   - A partition that is attached, detached, or dropped.
+//   - Writes while the triggers are disabled, as by pg_restore --disable-triggers. Lists and watches then fail until you call InstallTable.
+//   - Writes that name a table that inherits from the table.
+//   - A partition that is attached, detached, dropped, or truncated by its own name.
 //
-// After the last three, call [informer.Informer.Reset], or use [NewQuery] instead of a Table.
-//
-// The log has the old row as jsonb. If jsonb cannot hold a value of the row, such as the character \u0000 in a json column, the server
-// refuses to update or delete the row.
+// After the last two, call [informer.Informer.Reset], or use [NewQuery] instead of a Table.
 func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) error {
 	if pool == nil {
 		panic("postgres: InstallTable called with a nil pool")
@@ -370,18 +507,16 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 	if err := cfg.validate(); err != nil {
 		return fmt.Errorf("postgres: install table: %w", err)
 	}
-	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtext($1))", "setpoint log "+cfg.Schema); err != nil {
+	err := pgx.BeginTxFunc(ctx, pool, writing(), func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockSchemaSQL, cfg.Schema); err != nil {
 			return err
 		}
-		if err := cfg.findKey(ctx, tx); err != nil {
+		found, err := cfg.find(ctx, tx)
+		if err != nil {
 			return err
 		}
-		// The same comparison as in the triggers, which would fail every write of the table.
-		if _, err := tx.Exec(ctx, cfg.compareSQL()); err != nil {
-			return fmt.Errorf("its key cannot be compared: %w", err)
-		}
-		_, err := tx.Exec(ctx, cfg.sql())
+		cfg.Key = found.key
+		_, err = tx.Exec(ctx, cfg.sql())
 		return err
 	})
 	if err != nil {
@@ -390,17 +525,26 @@ func InstallTable(ctx context.Context, pool *pgxpool.Pool, cfg TableConfig) erro
 	return nil
 }
 
-// findKey sets the Key to the primary key if it is not set. It checks that the columns of the Key exist and are not null, and that the
-// Columns exist.
-func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
+// found is what the catalog says about a table.
+type found struct {
+	key       []string
+	operators []string // that compare the columns of the key, in the same order, as SQL
+	recorded  bool     // the triggers write the log
+	logged    bool     // the log has the key of the table
+	changed   uint64   // the last transaction that has changed what rows look like, or who sees them; 0 if that was long ago
+}
+
+// find reads the catalog. It returns an error if the columns of the Key do not exist, may be null, or have no unique index, or if the Columns
+// do not exist or lack the Key.
+func (c TableConfig) find(ctx context.Context, from queryer) (f found, err error) {
 	rows, err := from.Query(ctx, `
 		SELECT a.attname, a.attnotnull, i.indrelid IS NOT NULL
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts
-		WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped`,
+		WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`,
 		c.TableSchema, c.Table)
 	if err != nil {
-		return err
+		return f, err
 	}
 	type columnRow struct {
 		Name    string
@@ -409,117 +553,115 @@ func (c *TableConfig) findKey(ctx context.Context, from queryer) error {
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowToStructByPos[columnRow])
 	if err != nil {
-		return err
+		return f, err
 	}
 	if len(columns) == 0 {
-		return errors.New("there is no such table")
+		return f, errors.New("there is no such table")
 	}
-	if len(c.Key) == 0 {
+	if f.key = c.Key; len(f.key) == 0 {
 		for _, column := range columns {
 			if column.Primary {
-				c.Key = append(c.Key, column.Name)
+				f.key = append(f.key, column.Name)
 			}
 		}
-		if len(c.Key) == 0 {
-			return errors.New("it has no primary key: set TableConfig.Key")
+		if len(f.key) == 0 {
+			return f, errors.New("it has no primary key: set TableConfig.Key")
 		}
 	}
-	find := func(name string) int {
+	column := func(name string) int {
 		return slices.IndexFunc(columns, func(column columnRow) bool { return column.Name == name })
 	}
 	for _, name := range c.Columns {
-		if find(name) < 0 {
-			return fmt.Errorf("it has no column %q, which TableConfig.Columns names", name)
+		if column(name) < 0 {
+			return f, fmt.Errorf("it has no column %q, which TableConfig.Columns names", name)
 		}
 	}
-	for _, name := range c.Key {
-		i := find(name)
-		switch {
+	for _, name := range f.key {
+		switch i := column(name); {
 		case i < 0:
-			return fmt.Errorf("it has no column %q, which TableConfig.Key names", name)
+			return f, fmt.Errorf("it has no column %q, which TableConfig.Key names", name)
 		case !columns[i].NotNull:
-			return fmt.Errorf("its column %q, which TableConfig.Key names, may be null", name)
+			return f, fmt.Errorf("its column %q, which TableConfig.Key names, may be null", name)
 		}
+	}
+	c.Key = f.key
+	if err := c.validate(); err != nil { // also of a Key that was not set
+		return f, err
+	}
+	var newest string
+	var changes []int64 // the lower halves of the numbers of transactions
+	err = from.QueryRow(ctx, c.with(findSQL), f.key, c.Columns).Scan(&f.operators, &f.recorded, &f.logged, &newest, &changes)
+	if err != nil {
+		return f, err
+	}
+	if len(f.operators) == 0 {
+		return f, fmt.Errorf("it has no unique index on exactly %s, which is the key", qualified("", f.key))
+	}
+	next, err := parseXID(newest)
+	for _, xmin := range changes {
+		// Numbers below 3 are special, and those of more than 2^31 transactions ago look as if they were to come.
+		if age := int32(uint32(next) - uint32(xmin)); xmin >= 3 && age > 0 {
+			f.changed = max(f.changed, next-uint64(age))
+		}
+	}
+	return f, err
+}
+
+// findSQL reads the operators of the unique index on the key, whether the log is written and has the same key, and the transactions that
+// have changed the columns, their enums, or the policies. A unique index is a B-tree, whose operator for equality
+// has the number 3.
+const findSQL = `
+SELECT (
+	SELECT array_agg(format('OPERATOR(%I.%s)', n.nspname, o.oprname) ORDER BY array_position($1::text[], a.attname::text))
+	FROM (
+		SELECT i.indrelid, i.indkey, i.indclass FROM pg_index i WHERE i.indrelid = t.oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
+		AND i.indnkeyatts = cardinality($1::text[]) AND NOT EXISTS (
+			SELECT FROM unnest($1::text[]) k WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = t.oid AND a.attname = k
+				AND array_position(i.indkey::int2[], a.attnum) < i.indnkeyatts)
+		) LIMIT 1
+	) i
+	CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indclass::oid[]) u (attnum, opclass)
+	JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = u.attnum
+	JOIN pg_opclass c ON c.oid = u.opclass
+	JOIN pg_amop ao ON ao.amopfamily = c.opcfamily AND ao.amopstrategy = 3 AND ao.amoplefttype = c.opcintype AND ao.amoprighttype = c.opcintype
+	JOIN pg_operator o ON o.oid = ao.amopopr JOIN pg_namespace n ON n.oid = o.oprnamespace
+), {recorded}, coalesce({columns of log} = {columns of table}, false), pg_snapshot_xmax(pg_current_snapshot())::text, ARRAY(
+	SELECT xmin::text::bigint FROM pg_policy WHERE polrelid = t.oid
+	UNION ALL SELECT xmin::text::bigint FROM pg_attribute
+		WHERE attrelid = t.oid AND attnum > 0 AND ($2::text[] IS NULL OR attname = ANY ($2::text[]))
+	UNION ALL SELECT e.xmin::text::bigint FROM pg_enum e WHERE e.enumtypid IN (
+		SELECT unnest(ARRAY[y.oid, y.typelem, y.typbasetype]) FROM pg_attribute a JOIN pg_type y ON y.oid = a.atttypid WHERE a.attrelid = t.oid)
+)
+FROM pg_class t JOIN pg_namespace tn ON tn.oid = t.relnamespace
+WHERE tn.nspname = {schema of table} AND t.relname = {name of table}`
+
+// check returns an error if the catalog has changed since the Table was made, so that it cannot list and watch, or the log cannot be relied
+// on.
+func (c TableConfig) check(f found, key []string) error {
+	switch {
+	case !slices.Equal(key, f.key):
+		return fmt.Errorf("its primary key has changed from (%s) to (%s): call postgres.InstallTable, and restart the program",
+			qualified("", key), qualified("", f.key))
+	case !f.recorded:
+		return fmt.Errorf("its triggers are missing, disabled, or of another log than %q.%q: call postgres.InstallTable", c.Schema, c.logName())
+	case !f.logged:
+		return fmt.Errorf("its log %q.%q has another key, or other types: call postgres.InstallTable", c.Schema, c.logName())
 	}
 	return nil
 }
 
-// keyInfo says how to find a row by the key of an entry in the log.
-type keyInfo struct {
-	indexed bool     // an index begins with one of the columns
-	casts   []string // of the text of each column; nil if some type is not in castOf
-}
-
-// castOf has the types that a cast makes from the text of a JSON value. For any other type, a watch calls jsonb_populate_record for each
-// entry, which takes longer than the search in the index. An integer column may get another size while there are watches.
-var castOf = map[uint32]string{
-	pgtype.TextOID: "", pgtype.VarcharOID: "", pgtype.UUIDOID: "::uuid",
-	pgtype.Int2OID: "::bigint", pgtype.Int4OID: "::bigint", pgtype.Int8OID: "::bigint",
-}
-
-// keyInfo asks the server. The Key must be set.
-func (c TableConfig) keyInfo(ctx context.Context, from queryer) (info keyInfo, err error) {
-	rows, err := from.Query(ctx, `
-		SELECT a.attname, a.atttypid,
-			EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL)
-		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-		WHERE n.nspname = $1 AND c.relname = $2 AND a.attname::text = ANY ($3::text[])`, c.TableSchema, c.Table, c.Key)
-	if err != nil {
-		return info, err
-	}
-	types := map[string]uint32{}
-	var name string
-	var of uint32
-	var indexed bool
-	if _, err := pgx.ForEachRow(rows, []any{&name, &of, &indexed}, func() error {
-		types[name], info.indexed = of, info.indexed || indexed
+// checkEncoding returns an error if the server hashes other bytes than a Go program.
+func (c TableConfig) checkEncoding(ctx context.Context, from queryer) error {
+	if c.SlotBy == "" {
 		return nil
-	}); err != nil {
-		return info, err
 	}
-	for _, column := range c.Key {
-		cast, ok := castOf[types[column]]
-		if !ok {
-			return keyInfo{indexed: info.indexed}, nil
-		}
-		info.casts = append(info.casts, cast)
-	}
-	return info, nil
-}
-
-// checkInstalled returns an error if InstallTable has not been run, or has to be run again.
-func (c TableConfig) checkInstalled(ctx context.Context, from queryer) error {
-	rows, err := from.Query(ctx, `
-		SELECT t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-		JOIN pg_proc p ON p.oid = t.tgfoid JOIN pg_namespace l ON l.oid = p.pronamespace
-		WHERE n.nspname = $1 AND c.relname = $2 AND l.nspname = $3 AND t.tgenabled = 'A'`, c.TableSchema, c.Table, c.Schema)
+	rows, err := from.Query(ctx, "SELECT pg_encoding_to_char(encoding)::text FROM pg_database WHERE datname = current_database()")
 	if err != nil {
 		return err
 	}
-	have, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return err
-	}
-	for _, trigger := range triggers {
-		if !slices.Contains(have, trigger) {
-			return fmt.Errorf("the trigger %s is not there, not enabled, or of another log: call postgres.InstallTable", trigger)
-		}
-	}
-	var there bool
-	if err := from.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-		JOIN pg_class c ON c.relnamespace = n.oid JOIN pg_attribute a ON a.attrelid = c.oid
-		WHERE n.nspname = $1 AND p.proname = 'epoch' AND c.relname = 'changes' AND a.attname = 'oldest')`, c.Schema).Scan(&there); err != nil {
-		return err
-	}
-	if !there {
-		return errors.New("the log is of an older version of the library: call postgres.InstallTable")
-	}
-	var foreign bool
-	err = from.QueryRow(ctx, strings.ReplaceAll(`
-		SELECT EXISTS (SELECT FROM {schema}.changes WHERE source = $1 AND xid >= pg_snapshot_xmax(pg_current_snapshot()))`,
-		"{schema}", pgx.Identifier{c.Schema}.Sanitize()), c.source()).Scan(&foreign)
-	if err == nil && foreign {
-		err = errors.New("the log is of another server, from which it was restored: call postgres.InstallTable")
+	encoding, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[string])
+	if err == nil && encoding != "UTF8" {
+		err = fmt.Errorf("TableConfig.SlotBy is set, so the database must have the encoding UTF8, not %s", encoding)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func newTable(t testing.TB, pool *pgxpool.Pool) postgres.TableConfig {
 func newTableInLog(t testing.TB, pool *pgxpool.Pool, schema string) postgres.TableConfig {
 	t.Helper()
 	cfg := postgres.TableConfig{Table: fmt.Sprintf("Sites %d", tableCount.Add(1)), Schema: schema, Poll: 5 * time.Second}
-	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer NOT NULL)`)
+	exec(t, pool, `CREATE TABLE `+sqlName(cfg)+` (name text PRIMARY KEY, rev integer)`)
 	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
 	return cfg
 }
@@ -71,26 +71,23 @@ func sitesIn(t testing.TB, pool *pgxpool.Pool, cfg postgres.TableConfig) *postgr
 
 func TestTable(t *testing.T) {
 	t.Parallel()
-	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2")
+	server := servertest.Postgres(t, "fsync=off", "max_prepared_transactions=2", "autovacuum=off") // whose transactions delay others
 	for name, test := range map[string]func(t *testing.T, pool *pgxpool.Pool){
 		"a table keeps the source contract":                    tableKeepsTheSourceContract,
 		"every statement reaches the cache":                    everyStatementReachesCache,
-		"the last state wins regardless of transaction IDs":    lastStateWinsRegardlessOfTransactionIDs,
-		"a deletion has the last row":                          deletionHasLastRow,
-		"a list matches its version":                           listMatchesItsVersion,
-		"a list has the last state that no event will report":  listHasStateThatNoEventReports,
-		"an event matches its transaction":                     eventMatchesItsTransaction,
+		"a list is the table, and its watch repeats a part":    listIsTheTable,
+		"an event has the present row, once in a page":         eventHasPresentRow,
 		"a watch resumes in the middle of a transaction":       watchResumesInTransaction,
 		"a watch expires when versions begin again":            watchExpiresWhenVersionsBeginAgain,
 		"an epoch begins once":                                 epochBeginsOnce,
-		"a moved row is deleted before it is added":            movedRowIsDeletedFirst,
 		"a key has no included columns, and any order":         keyHasNoIncludedColumnsAndAnyOrder,
 		"versions of two tables are comparable":                versionsOfTwoTablesAreComparable,
 		"an open transaction causes delay and is named":        openTransactionDelaysAndIsNamed,
 		"the log is trimmed up to the oldest open transaction": logIsTrimmedUpToOldestOpenTransaction,
 		"InstallTable and NewTable reject invalid arguments":   invalidTableArgumentsAreRejected,
 		"a writer needs no rights on the log":                  writerNeedsNoRightsOnLog,
-		"a failed scan is an error":                            failedScanIsAnError,
+		"a row that scan refuses is unread":                    rowThatScanRefusesIsUnread,
+		"a row of which scan refuses the key is missing":       rowOfWhichScanRefusesTheKeyIsMissing,
 		"names and rows may contain any characters":            namesAndRowsMayContainAnyCharacters,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, connect(t, server.Addr())) })
@@ -98,8 +95,14 @@ func TestTable(t *testing.T) {
 }
 
 func tableKeepsTheSourceContract(t *testing.T, pool *pgxpool.Pool) {
+	keepsTheSourceContract(t, pool, func(table *postgres.Table[site]) informer.ListWatcher[site] { return table })
+}
+
+// keepsTheSourceContract runs the suite of sources with what source makes of a table.
+func keepsTheSourceContract(t *testing.T, pool *pgxpool.Pool, source func(*postgres.Table[site]) informer.ListWatcher[site]) {
+	t.Helper()
 	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
-		cfg := newTable(t, pool)
+		cfg := dividedTable(t, pool, "name")
 		name := sqlName(cfg)
 		apply := func(ctx context.Context, on querier, c informertest.Change) (err error) {
 			if c.Delete {
@@ -111,9 +114,13 @@ func tableKeepsTheSourceContract(t *testing.T, pool *pgxpool.Pool) {
 		}
 		ctx := context.WithoutCancel(t.Context())
 		return informertest.Subject[site]{
-			Source: sitesIn(t, pool, cfg),
+			Source: source(sitesIn(t, pool, cfg)),
 			Put:    func(name string, rev int) error { return apply(ctx, pool, informertest.Change{Name: name, Rev: rev}) },
 			Delete: func(name string) error { return apply(ctx, pool, informertest.Change{Name: name, Delete: true}) },
+			Spoil: func(bad string) error { // scan wants a number
+				_, err := pool.Exec(ctx, `INSERT INTO `+name+` VALUES ($1, NULL) ON CONFLICT (name) DO UPDATE SET rev = NULL`, bad)
+				return err
+			},
 			Overlap: func(first, second informertest.Change, look func()) error {
 				one, err := pool.Begin(ctx)
 				if err != nil {
@@ -129,11 +136,15 @@ func tableKeepsTheSourceContract(t *testing.T, pool *pgxpool.Pool) {
 				look()
 				return one.Commit(ctx)
 			},
+			Together: func(first, second informertest.Change) error {
+				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return errors.Join(apply(ctx, tx, first), apply(ctx, tx, second)) })
+			},
 			Read:    func(s site) (string, int) { return s.Name, s.Rev },
 			History: 100_000,
 			Objects: 2500,
+			Merges:  true,
 			Expire: func() error {
-				_, err := pool.Exec(ctx, `UPDATE `+pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize()+` SET xid = pg_current_xact_id()`)
+				_, err := pool.Exec(ctx, `DELETE FROM `+cfg.Log()+`; INSERT INTO `+cfg.Log()+` DEFAULT VALUES`)
 				return err
 			},
 			Bookmark: func() error { // another table has changed
@@ -226,7 +237,7 @@ func everyStatementReachesCache(t *testing.T, pool *pgxpool.Pool) {
 		conn.Release()
 		require.NoError(t, err, statement)
 		if strings.Contains(statement, "PREPARE TRANSACTION") {
-			continue // nothing is told before it ends
+			continue // nothing is seen before it ends
 		}
 		agree(t, pool, cfg, inf)
 		if t.Failed() {
@@ -239,95 +250,8 @@ func everyStatementReachesCache(t *testing.T, pool *pgxpool.Pool) {
 	agree(t, pool, cfg, inf)
 }
 
-// Two transactions write one row. The order of their numbers is not that of their writes, and a third transaction makes a
-// watch see the one without the other.
-func lastStateWinsRegardlessOfTransactionIDs(t *testing.T, pool *pgxpool.Pool) {
-	for _, c := range []struct{ before, younger, older string }{
-		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `UPDATE T SET rev = 2`},
-		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET rev = 1`, `DELETE FROM T`},
-		{`INSERT INTO T VALUES ('r', 0)`, `DELETE FROM T`, `INSERT INTO T VALUES ('r', 2)`},
-		{``, `INSERT INTO T VALUES ('r', 1)`, `UPDATE T SET rev = 2`},
-		{``, `INSERT INTO T VALUES ('r', 1)`, `DELETE FROM T`},
-		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `UPDATE T SET name = 'r'`},
-		{`INSERT INTO T VALUES ('r', 0)`, `UPDATE T SET name = 's'`, `DELETE FROM T`},
-	} {
-		t.Run(c.younger+"; "+c.older, func(t *testing.T) {
-			cfg := newTable(t, pool)
-			in := func(tx querier, sql string) {
-				if sql != "" {
-					_, err := tx.Exec(t.Context(), regexp.MustCompile(`\bT\b`).ReplaceAllLiteralString(sql, sqlName(cfg)))
-					require.NoError(t, err)
-				}
-			}
-			in(pool, c.before)
-			table := sitesIn(t, pool, cfg)
-			inf := follow(t, table)
-			begin := func() pgx.Tx { // a transaction that has a number
-				tx, err := pool.Begin(t.Context())
-				require.NoError(t, err)
-				t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
-				_, err = table.VersionOf(t.Context(), tx)
-				require.NoError(t, err)
-				return tx
-			}
-			older, between, younger := begin(), begin(), begin()
-			in(younger, c.younger)
-			require.NoError(t, younger.Commit(t.Context()))
-			in(older, c.older)
-			olderVersion, err := table.VersionOf(t.Context(), older)
-			require.NoError(t, err)
-			require.NoError(t, older.Commit(t.Context()))
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			require.NoError(t, inf.WaitForVersion(ctx, olderVersion), "the watch has seen only the older one")
-			require.NoError(t, between.Commit(t.Context()))
-			agree(t, pool, cfg, inf)
-		})
-	}
-}
-
-func deletionHasLastRow(t *testing.T, pool *pgxpool.Pool) {
-	type row struct {
-		Tenant  int64
-		ID      string
-		Bytes   []byte
-		At      time.Time
-		Number  string
-		Price   float64
-		Tags    []string
-		Comment *string
-	}
-	exec(t, pool, `CREATE TABLE typed (tenant bigint, id uuid, bytes bytea, at timestamptz, number numeric, price double precision, tags text[], comment text, PRIMARY KEY (tenant, id))`)
-	cfg := postgres.TableConfig{Table: "typed"}
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
-	scan := func(r pgx.CollectableRow) (v row, err error) {
-		err = r.Scan(&v.Tenant, &v.ID, &v.Bytes, &v.At, &v.Number, &v.Price, &v.Tags, &v.Comment)
-		return v, err
-	}
-	table, err := postgres.NewTable(t.Context(), pool, scan, cfg)
-	require.NoError(t, err)
-	before, err := table.List(t.Context())
-	require.NoError(t, err)
-	exec(t, pool, `INSERT INTO typed VALUES (9007199254740993, '00000000-0000-0000-0000-00000000002a', '\x00ff', '2026-11-22 12:00:00.123456+02', 0.1000, 0.1, '{a}', NULL)`)
-	_, err = pool.Exec(t.Context(), `UPDATE typed SET tags = '{"a b","\"''\\"}'`)
-	require.NoError(t, err)
-	listed, err := table.List(t.Context())
-	require.NoError(t, err)
-	require.Len(t, listed.Items, 1)
-	exec(t, pool, `DELETE FROM typed`)
-	for e, err := range table.Watch(t.Context(), before.Version) {
-		require.NoError(t, err)
-		if e.Type != informer.Deleted {
-			continue
-		}
-		listed.Items[0].At = listed.Items[0].At.In(e.Object.At.Location())
-		assert.Equal(t, listed.Items[0], e.Object)
-		break
-	}
-}
-
-// While an older transaction is open, a younger one commits. A list is as of before both, and its watch tells both.
-func listMatchesItsVersion(t *testing.T, pool *pgxpool.Pool) {
+// While an older transaction is open, younger ones commit. A list has what they wrote, and its watch reports that again, with the older one.
+func listIsTheTable(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	name := sqlName(cfg)
 	table := sitesIn(t, pool, cfg)
@@ -344,21 +268,21 @@ func listMatchesItsVersion(t *testing.T, pool *pgxpool.Pool) {
 	}
 	l, err := table.List(t.Context())
 	require.NoError(t, err)
-	assert.ElementsMatch(t, []site{{"changed", 1}, {"deleted", 1}, {"moved", 1}, {"left", 1}}, l.Items)
+	assert.ElementsMatch(t, []site{{"changed", 3}, {"away", 1}, {"new", 1}, {"left", 1}}, l.Items)
 	require.NoError(t, older.Commit(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var told []string
+	var seen []string
 	for e, err := range table.Watch(ctx, l.Version) {
 		require.NoError(t, err)
-		told = append(told, fmt.Sprintf("%v %v", e.Type, e.Object))
+		seen = append(seen, fmt.Sprintf("%v %v", e.Type, e.Object))
 		if e.Object.Name == "new" {
 			break
 		}
 	}
 	assert.Equal(t, []string{
-		"Added {older 1}", "Modified {changed 2}", "Modified {changed 3}", "Deleted {deleted 1}", "Deleted {moved 1}", "Added {away 1}", "Added {new 1}",
-	}, told)
+		"Modified {older 1}", "Modified {changed 3}", "Deleted {deleted 0}", "Deleted {moved 0}", "Modified {away 1}", "Modified {new 1}",
+	}, seen)
 }
 
 func versionsOfTwoTablesAreComparable(t *testing.T, pool *pgxpool.Pool) {
@@ -415,7 +339,7 @@ func openTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
 func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	cfg.History = 10
-	name, log := sqlName(cfg), pgx.Identifier{cfg.Schema, "changes"}.Sanitize()
+	name, log := sqlName(cfg), cfg.Log()
 	count := func() (n int) {
 		require.NoError(t, pool.QueryRow(t.Context(), `SELECT count(*) FROM `+log).Scan(&n))
 		return n
@@ -441,7 +365,7 @@ func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
 	for _, err := range table.Watch(ctx, begin.Version) {
 		require.ErrorIs(t, err, context.DeadlineExceeded, "nothing can be reported")
 	}
-	assert.Equal(t, 100, count(), "nothing is trimmed")
+	assert.Equal(t, 101, count(), "nothing is trimmed")
 	require.NoError(t, open.Commit(t.Context()))
 	inf := follow(t, table)
 	require.Eventually(t, func() bool { return count() <= 11 }, 30*time.Second, 10*time.Millisecond)
@@ -450,12 +374,12 @@ func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {
 	require.ErrorIs(t, watchOnce(inf.Version()+1000), informer.ErrExpired, "the server was restored from a backup")
 	last, err := table.List(t.Context())
 	require.NoError(t, err)
-	exec(t, pool, `UPDATE `+pgx.Identifier{cfg.Schema, "trimmed"}.Sanitize()+` SET xid = pg_current_xact_id()`)
+	exec(t, pool, `DELETE FROM `+log+`; INSERT INTO `+log+` DEFAULT VALUES`)
 	require.ErrorIs(t, watchOnce(last.Version), informer.ErrExpired, "the next transaction may be missing")
 }
 
 func invalidTableArgumentsAreRejected(t *testing.T, pool *pgxpool.Pool) {
-	exec(t, pool, `CREATE TABLE keyless (a integer, b integer NOT NULL)`)
+	exec(t, pool, `CREATE TABLE keyless (a integer, b integer NOT NULL UNIQUE, d integer NOT NULL)`)
 	exec(t, pool, `CREATE TABLE fine (a integer PRIMARY KEY)`)
 	exec(t, pool, `CREATE VIEW seen AS SELECT * FROM fine`)
 	for _, c := range []struct {
@@ -473,14 +397,16 @@ func invalidTableArgumentsAreRejected(t *testing.T, pool *pgxpool.Pool) {
 		{postgres.TableConfig{Table: "keyless"}, "it has no primary key: set TableConfig.Key"},
 		{postgres.TableConfig{Table: "keyless", Key: []string{"a"}}, `its column "a", which TableConfig.Key names, may be null`},
 		{postgres.TableConfig{Table: "keyless", Key: []string{"c"}}, `it has no column "c", which TableConfig.Key names`},
+		{postgres.TableConfig{Table: "keyless", Key: []string{"d"}}, `it has no unique index on exactly "d", which is the key`},
+		{postgres.TableConfig{Table: "keyless", Key: []string{"b", "d"}}, `it has no unique index on exactly "b", "d", which is the key`},
+		{postgres.TableConfig{Table: "keyless", Key: []string{"b"}, Columns: []string{"d"}}, `TableConfig.Columns lacks "b", which TableConfig.Key names`},
+		{postgres.TableConfig{Table: "fine", Columns: []string{"b"}}, `it has no column "b", which TableConfig.Columns names`},
+		{postgres.TableConfig{Table: "fine", Key: []string{"setpoint_xid"}}, `TableConfig.Key names "setpoint_xid", which is a column of the log`},
 	} {
 		require.ErrorContains(t, postgres.InstallTable(t.Context(), pool, c.cfg), c.want)
 		_, err := postgres.NewTable(t.Context(), pool, pgx.RowTo[int], c.cfg)
 		require.ErrorContains(t, err, c.want)
 	}
-	exec(t, pool, `CREATE TABLE areas (area box NOT NULL)`)
-	require.ErrorContains(t, postgres.InstallTable(t.Context(), pool, postgres.TableConfig{Table: "areas", Key: []string{"area"}}),
-		"its key cannot be compared: ")
 	cfg := postgres.TableConfig{Table: "fine"}
 	_, err := postgres.TableSQL(cfg)
 	require.ErrorContains(t, err, "postgres: TableSQL: TableConfig.Key is empty")
@@ -488,16 +414,13 @@ func invalidTableArgumentsAreRejected(t *testing.T, pool *pgxpool.Pool) {
 		_, err := postgres.NewTable(t.Context(), pool, pgx.RowTo[int], cfg)
 		return err
 	}
-	require.ErrorContains(t, open(), "the trigger setpoint_insert is not there, not enabled, or of another log: call postgres.InstallTable")
+	const drifted = `its triggers are missing, disabled, or of another log than "setpoint"."public.fine": call postgres.InstallTable`
+	require.ErrorContains(t, open(), drifted)
 	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
 	require.NoError(t, open())
 	exec(t, pool, `ALTER TABLE fine DISABLE TRIGGER setpoint_delete`)
-	require.ErrorContains(t, open(), "the trigger setpoint_delete is not there")
+	require.ErrorContains(t, open(), drifted)
 	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg), "it may be called again")
-	require.NoError(t, open())
-	exec(t, pool, `INSERT INTO setpoint.changes (xid, source, op) VALUES ('1000000000', '"public"."fine"', 'T')`)
-	require.ErrorContains(t, open(), "the log is of another server, from which it was restored: call postgres.InstallTable")
-	require.NoError(t, postgres.InstallTable(t.Context(), pool, cfg))
 	require.NoError(t, open())
 	text, err := postgres.TableSQL(postgres.TableConfig{Table: "keyless", Key: []string{"b"}})
 	require.NoError(t, err)
@@ -570,14 +493,72 @@ func writerNeedsNoRightsOnLog(t *testing.T, pool *pgxpool.Pool) {
 		exec(t, tx, `DELETE FROM `+sqlName(cfg))
 		_, err := tx.Exec(t.Context(), `SAVEPOINT s`)
 		require.NoError(t, err)
-		_, err = tx.Exec(t.Context(), `SELECT FROM `+pgx.Identifier{cfg.Schema, "changes"}.Sanitize())
+		_, err = tx.Exec(t.Context(), `SELECT FROM `+cfg.Log())
 		require.ErrorContains(t, err, "permission denied")
 		_, err = tx.Exec(t.Context(), `ROLLBACK TO s`)
 		return err
 	}))
 }
 
-func failedScanIsAnError(t *testing.T, pool *pgxpool.Pool) {
+func rowThatScanRefusesIsUnread(t *testing.T, pool *pgxpool.Pool) {
+	cfg := newTable(t, pool)
+	table := sitesIn(t, pool, cfg)
+	before, err := table.List(t.Context())
+	require.NoError(t, err)
+	for _, values := range []string{`('a', 1)`, `('b', NULL)`, `('c', 3)`} {
+		exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES `+values)
+	}
+	list, err := table.List(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []site{{"a", 1}, {"c", 3}}, list.Items)
+	require.Len(t, list.Unread, 1)
+	assert.Equal(t, site{Name: "b"}, list.Unread[0].Object)
+	require.ErrorContains(t, list.Unread[0].Err, "cannot scan NULL into *int")
+	var got []string
+	for e, err := range table.Watch(t.Context(), before.Version) {
+		require.NoError(t, err)
+		if e.Type == informer.Bookmark {
+			continue
+		}
+		got = append(got, fmt.Sprint(e.Type, e.Object))
+		if len(got) == 3 {
+			assert.Equal(t, []string{"Modified {a 1}", "Unreadable {b 0}", "Modified {c 3}"}, got)
+			exec(t, pool, `UPDATE `+sqlName(cfg)+` SET rev = 2 WHERE name = 'b'`)
+		} else if len(got) == 4 {
+			assert.Equal(t, "Modified {b 2}", got[3])
+			break
+		}
+	}
+
+	// A scan that decodes a column fails for a row with only a key too. It is enough that it sets the key.
+	decodes, err := postgres.NewTable(t.Context(), pool, func(row pgx.CollectableRow) (s site, err error) {
+		var rev *int
+		if err := row.Scan(&s.Name, &rev); err != nil {
+			return s, err
+		}
+		if rev == nil || *rev == 3 {
+			return s, errors.New("it is not JSON")
+		}
+		s.Rev = *rev
+		return s, nil
+	}, cfg)
+	require.NoError(t, err)
+	list, err = decodes.List(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, list.Missing)
+	require.Len(t, list.Unread, 1)
+	assert.Equal(t, site{Name: "c"}, list.Unread[0].Object)
+	exec(t, pool, `DELETE FROM `+sqlName(cfg)+` WHERE name = 'a'`)
+	for e, err := range decodes.Watch(t.Context(), list.Version) {
+		require.NoError(t, err)
+		if e.Type == informer.Deleted {
+			assert.Equal(t, site{Name: "a"}, e.Object)
+			break
+		}
+	}
+}
+
+func rowOfWhichScanRefusesTheKeyIsMissing(t *testing.T, pool *pgxpool.Pool) {
 	cfg := newTable(t, pool)
 	broken := errors.New("broken")
 	table, err := postgres.NewTable(t.Context(), pool, func(pgx.CollectableRow) (site, error) { return site{}, broken }, cfg)
@@ -585,9 +566,13 @@ func failedScanIsAnError(t *testing.T, pool *pgxpool.Pool) {
 	before, err := table.List(t.Context())
 	require.NoError(t, err)
 	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('a', 1)`)
-	_, err = table.List(t.Context())
-	require.ErrorIs(t, err, broken)
+	list, err := table.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list.Missing, 1)
+	require.ErrorIs(t, list.Missing[0], broken)
+	require.ErrorContains(t, list.Missing[0], "nor the row with only its key")
 	for _, err := range table.Watch(t.Context(), before.Version) {
 		require.ErrorIs(t, err, broken)
+		require.ErrorIs(t, err, informer.ErrExpired, "only a list can say what is missing")
 	}
 }

@@ -35,7 +35,7 @@ func newStatements(schema string) statements {
 		write: with(`SELECT outcome, coalesce(new_version, 0) FROM {schema}.write($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`),
 		list: with(`SELECT key, version, deleted, record, value FROM {schema}.objects
 			WHERE kind = $1 AND latest AND key > $2 AND key >= $3 AND ($4 = '' OR left(key, length($4)) = $4) ORDER BY key LIMIT $5`),
-		// The state, whether the position is lost, and the changes in one statement, which is one snapshot. LIMIT 1 tells the planner
+		// The state, whether the position is lost, and the changes in one statement, which is one snapshot. LIMIT 1 makes the planner expect
 		// that there is one row. A planner that expects many compiles the statement (jit), which takes 20 ms each time. The changes of that
 		// one row are in order. Another ORDER BY would make the server sort them, and send nothing before the last one.
 		changes: with(`SELECT s.version, s.horizon, EXISTS (SELECT FROM {schema}.gaps g WHERE $2 > g.after AND $2 < g.before), o.key, o.version, o.deleted, o.record, o.value FROM (SELECT * FROM {schema}.state LIMIT 1) s LEFT JOIN LATERAL (
@@ -50,8 +50,8 @@ func newStatements(schema string) statements {
 		leap: with(`WITH server AS (SELECT system_identifier AS system FROM pg_control_system()),
 			gap AS (INSERT INTO {schema}.gaps SELECT s.version, s.version + ` + gapSQL + ` FROM {schema}.state s, server
 				WHERE NOT EXISTS (SELECT FROM {schema}.incarnation i WHERE i.system = server.system) RETURNING before),
-			gone AS (DELETE FROM {schema}.incarnation WHERE EXISTS (SELECT FROM gap)),
-			known AS (INSERT INTO {schema}.incarnation SELECT server.system FROM server, gap)
+			emptied AS (DELETE FROM {schema}.incarnation WHERE EXISTS (SELECT FROM gap)),
+			filled AS (INSERT INTO {schema}.incarnation SELECT server.system FROM server, gap)
 			UPDATE {schema}.state SET version = gap.before FROM gap`),
 	}
 }
@@ -251,14 +251,18 @@ func (b *Backend) commit(ctx context.Context, conn *pgxpool.Conn, swaps []*swap)
 	}
 }
 
-// together makes swaps in one round trip, which is one transaction.
+// together makes swaps in one round trip, which is one transaction. At any other level of isolation, a swap would not see the version that the
+// transaction before it has written.
 func (b *Backend) together(ctx context.Context, conn *pgxpool.Conn, swaps []*swap) error {
-	if len(swaps) == 1 {
-		return swaps[0].scan(conn.QueryRow(ctx, b.statements.write, swaps[0].args...))
-	}
 	batch := new(pgx.Batch)
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 	for _, s := range swaps {
 		batch.Queue(b.statements.write, s.args...).QueryRow(s.scan)
 	}
-	return conn.SendBatch(ctx, batch).Close() // it has committed when Close returns
+	batch.Queue("COMMIT")
+	err := conn.SendBatch(ctx, batch).Close() // it has committed when Close returns
+	if err != nil && conn.Conn().PgConn().TxStatus() == 'E' {
+		_, _ = conn.Exec(ctx, "ROLLBACK") // if it fails, the pool closes the connection
+	}
+	return err
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/written"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 )
 
 // clockKind is the kind of the clock of all tables with one log.
@@ -26,14 +26,14 @@ func (c TableConfig) logID(ctx context.Context, from queryer) (id logID, err err
 }
 
 // Clock identifies the counter of the versions of t. A controller compares clocks to know which of its caches show a write.
-func (t *Table[T]) Clock() written.Clock { return written.Clock{Kind: clockKind, DB: t.log} }
+func (t *Table[T]) Clock() reconcile.Clock { return reconcile.Clock{Kind: clockKind, DB: t.log} }
 
 // VersionOf returns the version that the changes of tx get when it commits, in every [Table] with the same log. If tx has no number yet,
 // VersionOf assigns one, as a first write does. The role of tx needs USAGE on the schema of the log, and no other privilege.
 //
 // Call it in each transaction of a reconcile that writes a table that the controller watches. Under the context of the reconcile, VersionOf
 // tells the controller the version. The controller then does not reconcile the key again until its caches have seen tx, or until 10 s have
-// passed: see controller.Config.StaleReads. If tx is rolled back, the caches pass its version anyway.
+// passed since the reconcile has ended: see controller.Config.StaleReads. If tx is rolled back, the caches pass its version anyway.
 func (t *Table[T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, error) {
 	var text string
 	var m moment
@@ -46,6 +46,6 @@ func (t *Table[T]) VersionOf(ctx context.Context, tx pgx.Tx) (informer.Version, 
 		return 0, failed(ctx, "read the version of a transaction", err)
 	}
 	v := m.versionOf(xid)
-	written.Tell(ctx, clockKind, t.log, uint64(v))
+	reconcile.ReportWrite(ctx, clockKind, t.log, uint64(v))
 	return v, nil
 }

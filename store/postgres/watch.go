@@ -2,13 +2,11 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -19,8 +17,8 @@ import (
 const (
 	pageSize   = 1000 // records of a page of a list
 	batchSize  = 1000 // changes that a watch reads at once
-	fewSize    = 17   // records that it reads at once while there are few changes
-	tableBatch = 2000 // entries of a change log that a watch of a Table reads at once
+	fewSize    = 17   // records, or entries of a log, that it reads at once while there are few changes
+	tableBatch = 2001 // entries of a log that a watch of a Table reads at once
 )
 
 // fullPeriod is how long a watch relies on few if there are no changes. A gap in the versions is a change that few does not find.
@@ -35,12 +33,24 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 	}
 }
 
+// Version implements [backend.Versioner].
+func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
+	var version int64
+	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
+		return b.pool.QueryRow(ctx, b.statements.version).Scan(&version)
+	})
+	if err != nil {
+		return 0, failed(ctx, "read the version", err)
+	}
+	return informer.Version(version), nil
+}
+
 // list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
 	var tx pgx.Tx
 	var version int64
 	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) (err error) {
-		if tx, err = b.pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}); err != nil {
+		if tx, err = b.pool.BeginTx(ctx, listing()); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, b.statements.version).Scan(&version)
@@ -190,17 +200,11 @@ func (b *Backend) changes(
 	return all, informer.Version(version), nil
 }
 
-// The codes of the errors of a session that must not write: on a standby, and without the privilege.
-const (
-	readOnly = "25006"
-	noRight  = "42501"
-)
-
 // leap leaves a gap in the versions if the server may have lost some of them and has accepted no write since. The next list then has a
 // greater version than every cache has seen. Without the gap, a cache at a lost version would refuse all lists until the next write.
 func (b *Backend) leap(ctx context.Context) error {
 	err := inTime(ctx, b.pool, b.patience, func(ctx context.Context) error {
-		return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return pgx.BeginTxFunc(ctx, b.pool, writing(), func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, b.statements.lock); err != nil {
 				return err
 			}
@@ -208,7 +212,7 @@ func (b *Backend) leap(ctx context.Context) error {
 			return err
 		})
 	})
-	if e := new(pgconn.PgError); errors.As(err, &e) && (e.Code == readOnly || e.Code == noRight) {
+	if isCode(err, readOnly, noRight) {
 		return nil
 	}
 	return err

@@ -115,9 +115,9 @@ func TestReadOfFewChangesIsNotPlannedAgain(t *testing.T) {
 	exec(t, pool, fmt.Sprintf(`INSERT INTO "%s".objects SELECT n, kind, 'key ' || n, latest, deleted, record, value
 		FROM "%[1]s".objects, generate_series(2, 10000) n; ANALYZE "%[1]s".objects`, schema))
 	cfg := seeded(t, pool, 10_000)
-	exec(t, pool, `ANALYZE `+sqlName(cfg)+`; ANALYZE `+logName(cfg))
+	exec(t, pool, `ANALYZE `+sqlName(cfg)+`; ANALYZE `+cfg.Log())
 	var last uint64
-	require.NoError(t, pool.QueryRow(t.Context(), `SELECT max(xid) FROM `+logName(cfg)).Scan(&last))
+	require.NoError(t, pool.QueryRow(t.Context(), `SELECT setpoint_xid FROM `+cfg.Log()+` ORDER BY 1 DESC LIMIT 1`).Scan(&last))
 	prepare, page := sitesIn(t, pool, cfg).PageQueries()
 	require.NoError(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		exec(t, tx, prepare)

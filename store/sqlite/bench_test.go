@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -199,4 +200,169 @@ func fill(b *testing.B, db *sqlite.Backend, n int) {
 	require.NoError(b, err)
 	_, err = db.DB().Exec(`UPDATE setpoint_state SET version = ?`, n)
 	require.NoError(b, err)
+}
+
+// sitesFile creates a file with a table of n sites, in WAL mode, with a value of synchronous and perhaps the triggers of a Table.
+func sitesFile(b *testing.B, synchronous string, triggers bool, n int) *sql.DB {
+	b.Helper()
+	db, err := sql.Open("sqlite", filepath.Join(b.TempDir(), "sites.db")+
+		"?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=busy_timeout(10000)&_pragma=synchronous("+synchronous+")")
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, db.Close()) })
+	do(b, db, `CREATE TABLE sites (name TEXT NOT NULL PRIMARY KEY, rev INTEGER)`)
+	if triggers {
+		require.NoError(b, sqlite.InstallTable(b.Context(), db, sqlite.TableConfig{Table: "sites"}))
+	}
+	fillSites(b, db, n)
+	return db
+}
+
+func fillSites(b *testing.B, db *sql.DB, n int) {
+	b.Helper()
+	do(b, db, `WITH RECURSIVE i (n) AS (SELECT 1 WHERE ? > 0 UNION ALL SELECT n + 1 FROM i WHERE n < ?) INSERT INTO sites SELECT 'site ' || n, 1 FROM i`, n, n)
+}
+
+// BenchmarkTrigger compares writes to a table of the user without the triggers that write the log, and with them.
+func BenchmarkTrigger(b *testing.B) {
+	const few = 1000
+	for _, synchronous := range []string{"OFF", "FULL"} {
+		for _, write := range []string{"insert", "update", "upsert", "delete"} {
+			for _, triggers := range []bool{false, true} {
+				b.Run(fmt.Sprintf("synchronous=%s/%s/triggers=%t", synchronous, write, triggers), func(b *testing.B) {
+					n := few
+					if write == "delete" {
+						n = max(few, b.N)
+					}
+					db := sitesFile(b, synchronous, triggers, n)
+					db.SetMaxOpenConns(1)
+					text := map[string]string{
+						"insert": `INSERT INTO sites VALUES ('new ' || ?1, ?1)`,
+						"update": `UPDATE sites SET rev = ?1 WHERE name = 'site ' || (1 + ?1 % 1000)`,
+						"upsert": `INSERT INTO sites VALUES ('site ' || (1 + ?1 % 1000), ?1) ON CONFLICT (name) DO UPDATE SET rev = excluded.rev`,
+						"delete": `DELETE FROM sites WHERE name = 'site ' || (1 + ?1)`,
+					}[write]
+					statement, err := db.PrepareContext(b.Context(), text)
+					require.NoError(b, err)
+					defer func() { require.NoError(b, statement.Close()) }()
+					b.ResetTimer()
+					for i := range b.N {
+						_, err := statement.ExecContext(b.Context(), i)
+						require.NoError(b, err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkBulk compares one statement that writes 20,000 rows without the triggers and with them.
+func BenchmarkBulk(b *testing.B) {
+	for name, text := range map[string]string{"update": `UPDATE sites SET rev = rev + 1`, "delete all": `DELETE FROM sites`} {
+		for _, triggers := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/triggers=%t", name, triggers), func(b *testing.B) {
+				db := sitesFile(b, "OFF", triggers, 0)
+				for b.Loop() {
+					b.StopTimer()
+					do(b, db, `DELETE FROM sites`)
+					fillSites(b, db, 20_000)
+					b.StartTimer()
+					do(b, db, text)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTableLatency measures the time from a commit to the handler of an informer of a table: by the version of the transaction, by Wake
+// after the commit, and by the poll of 20 ms, as for another process.
+func BenchmarkTableLatency(b *testing.B) {
+	for _, by := range []string{"VersionOf", "Wake", "poll"} {
+		b.Run(by, func(b *testing.B) {
+			db := sitesFile(b, "FULL", true, 1)
+			table := sitesIn(b, db, sqlite.TableConfig{Table: "sites"})
+			dbtest.HandlerLatency(b, table, siteName, func(i int) error {
+				err := inUserTx(b.Context(), db, func(tx *sql.Tx) error {
+					_, err := tx.ExecContext(b.Context(), `UPDATE sites SET rev = ?`, i+2)
+					if err == nil && by == "VersionOf" {
+						_, err = table.VersionOf(b.Context(), tx)
+					}
+					return err
+				})
+				if by == "Wake" {
+					table.Wake()
+				}
+				return err
+			})
+		})
+	}
+}
+
+// BenchmarkTableRead compares a list, and a watch after changes of that many rows, with the driver alone, which reads the rows of the table.
+func BenchmarkTableRead(b *testing.B) {
+	n := *rowCount
+	db := sitesFile(b, "OFF", true, 0)
+	table := sitesIn(b, db, sqlite.TableConfig{Table: "sites", History: 10 * n})
+	before, err := table.List(b.Context())
+	require.NoError(b, err)
+	fillSites(b, db, n)
+	b.Run("bare", func(b *testing.B) {
+		dbtest.EachRead(b, n, func() (int, error) {
+			rows, err := db.QueryContext(b.Context(), `SELECT name, rev FROM sites`)
+			if err != nil {
+				return 0, err
+			}
+			var all []site
+			for rows.Next() {
+				s, err := scanSite(rows)
+				if err != nil {
+					return 0, err
+				}
+				all = append(all, s)
+			}
+			return len(all), rows.Err()
+		})
+	})
+	b.Run("list", func(b *testing.B) { dbtest.List(b, table, n) })
+	b.Run("drain", func(b *testing.B) { dbtest.Drain(b, table, before.Version, n) })
+}
+
+// BenchmarkTableMemory reports the memory of a cache of rows, beside a map of them.
+func BenchmarkTableMemory(b *testing.B) {
+	n := *rowCount
+	db := sitesFile(b, "OFF", true, n)
+	table := sitesIn(b, db, sqlite.TableConfig{Table: "sites"})
+	used := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	b.Run("bare", func(b *testing.B) {
+		for b.Loop() {
+			before := used()
+			list, err := table.List(b.Context())
+			require.NoError(b, err)
+			all := make(map[string]site, n)
+			for _, s := range list.Items {
+				all[s.Name] = s
+			}
+			list.Items = nil
+			b.ReportMetric(float64(used()-before)/float64(n), "B/object")
+			runtime.KeepAlive(all)
+		}
+	})
+	b.Run("setpoint", func(b *testing.B) {
+		for b.Loop() {
+			before := used()
+			inf, err := informer.New(table, siteName, informer.Config{})
+			require.NoError(b, err)
+			ctx, stop := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = inf.Run(ctx) }) // ends with stop
+			<-inf.Synced()
+			b.ReportMetric(float64(used()-before)/float64(n), "B/object")
+			stop()
+			running.Wait()
+		}
+	})
 }

@@ -42,21 +42,21 @@ func TestOwnWritesDoNotWaitForPoll(t *testing.T) {
 		_, err := dbtest.Put(t.Context(), db, "a", "1")
 		require.NoError(t, err)
 		begin := time.Now()
-		var told []string
+		var reported []string
 		for c, err := range db.Watch(t.Context(), "app", backend.Query{}, 0) {
 			require.NoError(t, err)
-			switch told = append(told, string(c.Record.Value)); len(told) {
+			switch reported = append(reported, string(c.Record.Value)); len(reported) {
 			case 1:
 				_, err := dbtest.Put(t.Context(), db, "a", "2")
 				require.NoError(t, err)
 			case 2:
 				putInTurn(t, db, "a", "3")
 			}
-			if len(told) == 3 {
+			if len(reported) == 3 {
 				break
 			}
 		}
-		assert.Equal(t, []string{"1", "2", "3"}, told)
+		assert.Equal(t, []string{"1", "2", "3"}, reported)
 		assert.Less(t, time.Since(begin), time.Second)
 	})
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 )
 
 // The file system of the file is full again and again, while two processes write.
@@ -19,7 +19,7 @@ func TestNoAcknowledgedWriteIsLostWhenTheDiskIsFull(t *testing.T) {
 	disk := servertest.NewDisk(t, (8<<20)*max(1, *cycles/4))
 	path := filepath.Join(disk.Dir, "x.db")
 	db := open(t, path, manyChanges)
-	w := writers.Begin(t, db, path)
+	w := dbtest.BeginWriters(t, db, path)
 	w.Repeat(*cycles, func() {
 		disk.Fill()
 		stuck := func() bool { // no write was acknowledged for a while

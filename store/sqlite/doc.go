@@ -1,5 +1,27 @@
-// Package sqlite stores the objects of package store in one SQLite file, for any number of processes on one machine. It needs no
-// server and no cgo, and the objects survive a restart.
+// Package sqlite provides a source and a store in one SQLite file, for any number of processes on one machine. A [Table] is a source that
+// follows an existing table. A [Backend] stores the objects of package store. Neither needs a server or cgo.
+//
+// # Your own table
+//
+//	cfg := sqlite.TableConfig{Table: "tenants"}
+//	err := sqlite.InstallTable(ctx, db, cfg) // once, when you deploy, and after each migration
+//	...
+//	tenants, err := sqlite.NewTable(ctx, db, func(row sqlite.Row) (t Tenant, err error) {
+//		err = row.Scan(&t.Name, &t.Servers)
+//		return t, err
+//	}, cfg)
+//	...
+//	inf, err := informer.New(tenants, func(t Tenant) string { return t.Name }, informer.Config{})
+//
+// db is your own pool, of any driver. Your programs, and those in other languages, write the table as before: the triggers run in the
+// SQLite of the writer. Watches miss no change that the triggers see: see [Table], and [InstallTable] for what they do not see. If a reconcile
+// writes the table, use sqllease.Store.Transact, which refuses the transaction of a replaced leader, and call [Table.VersionOf] after its last
+// write, which makes the controller wait until its caches show the transaction. The program in examples/yourtable does both.
+//
+// A write costs more with the triggers, which add a row to a log for each row that is written. A DELETE of all rows costs the most, because
+// SQLite then reads each row instead of dropping the pages. docs/backends.md in the repository has ratios, and says how to operate the file.
+//
+// # Objects
 //
 //	db, err := sqlite.Open(ctx, "/var/lib/shop/state.db", sqlite.Config{})
 //	if err != nil {
@@ -9,6 +31,8 @@
 //	apps, err := store.Open[App](db, "App", store.Config[App]{})
 //
 // # Guarantees
+//
+// Those of a Table are at its type. A Backend:
 //
 //  1. An acknowledged write is on disk: the file is in WAL mode with synchronous=FULL. A process that is killed at any
 //     moment loses no acknowledged write and leaves no partial write.

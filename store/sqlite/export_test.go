@@ -26,3 +26,21 @@ func (b *Backend) CountShared(n *atomic.Int32) {
 		run(ctx, tx, swaps)
 	}
 }
+
+// EditQueries replaces the queries of t.
+func (t *Table[T]) EditQueries(edit func(query string) string) {
+	q := &t.queries
+	for _, query := range []*string{&q.list, &q.state, &q.end, &q.page} {
+		*query = edit(*query)
+	}
+}
+
+// TrustTriggers makes t take the triggers of the file, if there are any, for those that it must have.
+func (t *Table[T]) TrustTriggers() {
+	t.triggers = func(f found) (all []trigger) {
+		for name, text := range f.triggers {
+			all = append(all, trigger{name, text})
+		}
+		return all
+	}
+}

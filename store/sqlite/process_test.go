@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/looptest"
-	"github.com/setpoint-go/setpoint/internal/writers"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/sqlite"
 )
@@ -27,7 +27,8 @@ var (
 
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
-	writers.Main(func(ctx context.Context, target string) (backend.Backend, error) {
+	tableWriterMain()
+	dbtest.WriterMain(func(ctx context.Context, target string) (backend.Backend, error) {
 		if path, trim := strings.CutPrefix(target, "trim "); trim {
 			return sqlite.Open(ctx, path, fewChanges)
 		}
@@ -42,7 +43,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(looptest.MemoryDir(t), "x.db")
 	db := open(t, path, manyChanges)
-	w := writers.Begin(t, db, path)
+	w := dbtest.BeginWriters(t, db, path)
 	w.Repeat(*cycles, w.KillWriter)
 	changes := w.Check(open(t, path, manyChanges))
 	sound(t, db)
@@ -61,8 +62,8 @@ func sound(t testing.TB, db *sqlite.Backend) {
 func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(looptest.MemoryDir(t), "x.db")
-	away := writers.NewAway(open(t, path, fewChanges))
-	w := writers.Begin(t, away, "trim "+path)
+	away := dbtest.NewAway(open(t, path, fewChanges))
+	w := dbtest.BeginWriters(t, away, "trim "+path)
 	w.Repeat(*cycles, func() {
 		away.Miss(t, func() { w.AwaitWrites(2 * fewChanges.History) })
 	})

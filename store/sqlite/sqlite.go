@@ -18,7 +18,7 @@ import (
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -78,12 +78,15 @@ type Backend struct {
 	read    pool
 	users   *sql.DB // the result of DB
 	latest  latest
-	written follow.Signal // by this Backend
-	writers atomic.Int32  // calls of Transact outside a caller's transaction
+	written broadcast.Signal // by this Backend
+	writers atomic.Int32     // calls of Transact outside a caller's transaction
 	turns   group.Commit[*transaction, *swap]
 }
 
-var _ backend.Backend = (*Backend)(nil)
+var (
+	_ backend.Backend   = (*Backend)(nil)
+	_ backend.Versioner = (*Backend)(nil)
+)
 
 // Open opens the file at path, and creates it and the tables if they are missing and [Config.Existing] is false. It returns an
 // error if a field of cfg is invalid, if the file cannot be used, or if its tables have another layout.

@@ -352,19 +352,19 @@ func TestWatchSeesJoinedTransactionAndOtherHandle(t *testing.T) {
 	)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	var told []string
+	var reported []string
 	require.NoError(t, writes[0]())
 	for c, err := range db.Watch(ctx, "app", backend.Query{}, 0) {
 		require.NoError(t, err)
 		if c.Record.Key == "" {
 			continue
 		}
-		if told = append(told, string(c.Record.Value)); len(told) == len(writes) {
+		if reported = append(reported, string(c.Record.Value)); len(reported) == len(writes) {
 			break
 		}
-		require.NoError(t, writes[len(told)]())
+		require.NoError(t, writes[len(reported)]())
 	}
-	assert.Equal(t, []string{"1", "2", "3"}, told)
+	assert.Equal(t, []string{"1", "2", "3"}, reported)
 }
 
 func TestDamagedRecordIsNamed(t *testing.T) {

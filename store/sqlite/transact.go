@@ -7,15 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
-
-	sqlitedriver "modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store/backend"
-	"github.com/setpoint-go/setpoint/wait"
 )
 
 // queryer reads: a pool or a transaction.
@@ -244,16 +238,9 @@ func (b *Backend) begin(ctx context.Context) (tx *transaction, err error) {
 	return tx, err
 }
 
-// whileBusy calls f until it returns an error other than that the file is locked, or none. It waits here and not in SQLite, because the
-// wait of SQLite does not end with ctx. Also, SQLite does not wait at all if it sees a possible deadlock.
+// whileBusy calls f until it returns an error other than that the file is locked, or none, for at most BusyTimeout.
 func (b *Backend) whileBusy(ctx context.Context, f func() error) error {
-	backoff := wait.Backoff{Duration: 100 * time.Microsecond, Factor: 2, Jitter: 1, Cap: 5 * time.Millisecond}
-	deadline := time.Now().Add(b.cfg.BusyTimeout)
-	busy := func(err error) bool {
-		e := new(sqlitedriver.Error)
-		return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY && !time.Now().After(deadline)
-	}
-	return retry.OnError(ctx, backoff, busy, func(context.Context) error { return f() })
+	return whileBusy(ctx, b.cfg.BusyTimeout, f)
 }
 
 // refusal is an error of decide or of a fence. Transact returns it unchanged.

@@ -96,6 +96,15 @@ func (b *Backend) state(ctx context.Context, from queryer) (version, horizon inf
 	return version, horizon, err
 }
 
+// Version implements [backend.Versioner].
+func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
+	version, _, err := b.state(ctx, b.read)
+	if err != nil {
+		return 0, failed(ctx, "read the version", err)
+	}
+	return version, nil
+}
+
 // Watch implements [backend.Backend].
 func (b *Backend) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,

@@ -133,8 +133,8 @@ func (b *broken) fenced(change func(kind string, f *backend.Fence)) {
 	}
 }
 
-// told changes the changes that a watch yields. Those for which it returns false are left out.
-func (b *broken) told(change func(c *backend.Change, err *error) bool) {
+// reported edits the changes that a watch yields. Those for which it returns false are left out.
+func (b *broken) reported(change func(c *backend.Change, err *error) bool) {
 	b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
 		return func(yield func(backend.Change, error) bool) {
 			for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 const kept = 3
 
 // writer writes to the store, round by round, until in ends. It prints each write after the store has accepted it. It
-// repeats the round in which it was killed, with the same request ids.
+// repeats the round in which it was killed.
 func writer(path, name string, in io.Reader, out io.Writer) error {
 	db, err := openLog(path)
 	if err != nil {
@@ -69,12 +69,12 @@ func writer(path, name string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	told := 0
+	reported := 0
 	for n := max(own.Value.Size, 1); ; n++ { // the round of own may not have ended
 		if err := round(s, name, n, out); err != nil {
 			return fmt.Errorf("round %d: %w", n, err)
 		}
-		for ; told < db.cuts; told++ {
+		for ; reported < db.cuts; reported++ {
 			_, _ = fmt.Fprintln(out, "cut")
 		}
 		if ctx.Err() != nil {
@@ -94,7 +94,7 @@ func round(s store.Store[thing], name string, n int, out io.Writer) error {
 		return fmt.Errorf("the counter of %s is %d", name, own.Value.Size)
 	}
 	own.Value.Size = n
-	own, err = s.Update(ctx, own, store.RequestID(fmt.Sprint("raise ", n)))
+	own, err = s.Update(ctx, own)
 	if err != nil {
 		return err
 	}
@@ -114,13 +114,17 @@ func round(s store.Store[thing], name string, n int, out io.Writer) error {
 			return err
 		}
 	}
-	o, err := s.Create(ctx, object{Key: fmt.Sprint("key/", name, "/", n)}, store.RequestID("create"))
+	o, err := counter(ctx, s, fmt.Sprint("key/", name, "/", n))
 	if err != nil {
 		return err
 	}
 	acknowledged(out, o)
 	if n > kept {
-		if o, err = s.Delete(ctx, fmt.Sprint("key/", name, "/", n-kept), store.RequestID("delete")); err != nil {
+		o, err = s.Delete(ctx, fmt.Sprint("key/", name, "/", n-kept))
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		acknowledged(out, o)
@@ -130,7 +134,7 @@ func round(s store.Store[thing], name string, n int, out io.Writer) error {
 
 func acknowledged(out io.Writer, o object) { _, _ = fmt.Fprintln(out, "wrote", o.Key, o.Version) }
 
-// counter returns a counter, which it creates if it does not exist.
+// counter returns an object, which it creates if it does not exist.
 func counter(ctx context.Context, s store.Store[thing], key string) (object, error) {
 	o, err := s.Create(ctx, object{Key: key})
 	if errors.Is(err, store.ErrExists) {
@@ -262,15 +266,15 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	assert.Equal(t, len(stored), inf.Indexer().Len())
 
 	// The whole history, as a new process reads it.
-	told := map[string]map[informer.Version]bool{}
+	reported := map[string]map[informer.Version]bool{}
 	shared := 0
 	for c, err := range handle(t, path).Watch(ctx, "thing", backend.Query{}, 0) {
 		require.NoError(t, err)
 		if key := c.Record.Key; key != "" {
-			if told[key] == nil {
-				told[key] = map[informer.Version]bool{}
+			if reported[key] == nil {
+				reported[key] = map[informer.Version]bool{}
 			}
-			told[key][c.Version] = true
+			reported[key][c.Version] = true
 			if key == "shared" {
 				shared++
 			}
@@ -281,7 +285,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	}
 	for key, versions := range r.wrote {
 		for _, v := range versions {
-			assert.True(t, told[key][v], "the write of %s at version %d was acknowledged", key, v)
+			assert.True(t, reported[key][v], "the write of %s at version %d was acknowledged", key, v)
 		}
 	}
 	raises := len(r.wrote["shared"])
@@ -291,7 +295,7 @@ func TestNoAcknowledgedWriteIsLostWhenAWriterIsKilled(t *testing.T) {
 	keys := 4
 	for _, name := range []string{"one", "two", "victim"} {
 		own := stored["own/"+name].Value.Size
-		assert.Len(t, told["own/"+name], own+1, "each round of %s raises it once, however often it was repeated", name)
+		assert.Len(t, reported["own/"+name], own+1, "each round of %s raises it once, however often it was repeated", name)
 		for n := max(own-kept+1, 1); n <= own; n++ {
 			assert.Contains(t, stored, fmt.Sprint("key/", name, "/", n))
 			keys++

@@ -190,9 +190,9 @@ func (l *fileLog) Watch(
 	ctx context.Context, kind string, q backend.Query, after informer.Version,
 ) iter.Seq2[backend.Change, error] {
 	return func(yield func(backend.Change, error) bool) {
-		at, told, last := after, after, time.Now()
+		at, reported, last := after, after, time.Now()
 		tell := func(c backend.Change) bool {
-			told, last = c.Version, time.Now()
+			reported, last = c.Version, time.Now()
 			return yield(c, nil)
 		}
 		tick := time.NewTicker(glance)
@@ -210,7 +210,7 @@ func (l *fileLog) Watch(
 				}
 			}
 			idle := time.Since(last) >= backend.BookmarkInterval/250 // far less than it may
-			if (told < at || idle) && !tell(backend.Change{Version: at}) {
+			if (reported < at || idle) && !tell(backend.Change{Version: at}) {
 				return
 			}
 			select {

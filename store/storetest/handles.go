@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
@@ -151,52 +152,11 @@ var handleCases = []testCase{
 	}},
 
 	{"watches and lists through all handles agree during concurrent writes", func(t testing.TB, db Database) {
-		const shared = 5
-		writing, step := steady(t)
-		ctx, cancel := context.WithCancelCause(writing)
-		enough := errors.New("enough")
-		followers := make([]*follower, 2*len(db.Handles))
-		var reading sync.WaitGroup
-		for i := range followers {
-			followers[i] = &follower{held: map[string]object{}, skips: db.Handles[0].Capabilities().Skips}
-		}
-		start := func(i int) {
-			s := db.through(i, "thing")
-			reading.Go(func() { followers[i].follow(ctx, s) }) // follows until ctx ends; the case waits for it below
-		}
-		for i := range db.Handles {
-			start(i)
-		}
-		errs := race(func(i int) error {
-			if i < len(db.Handles) { // these list and watch during the writes
-				start(len(db.Handles) + i)
-			}
-			s := db.through(i, "thing")
-			for n := range 4 {
-				for _, key := range []string{fmt.Sprint("own", i), fmt.Sprint("shared", n%shared)} {
-					if err := change(patient(t), s, key, i*10+n); err != nil {
-						return err
-					}
-					step()
-				}
-			}
-			return nil
-		})
-		must(t, errors.Join(errs...))
-		end, err := db.through(1, "thing").Create(patient(t), object{Key: "end"})
-		must(t, err)
-		for _, f := range followers {
-			f.reach(t, end.Version)
-		}
-		cancel(enough)
-		reading.Wait()
-		stored := list(t, db.open("thing"))
-		for i, f := range followers {
-			if f.err != nil && !errors.Is(f.err, enough) {
-				t.Fatalf("follower %d: %v", i, f.err)
-			}
-			sameSet(t, f.held, stored)
-		}
+		agreeDuringWrites(t, db, "thing")
+	}},
+
+	{"watches and lists of two kinds agree during concurrent writes of both", func(t testing.TB, db Database) {
+		agreeDuringWrites(t, db, "thing", "other")
 	}},
 
 	{"every kind has a bookmark soon after another kind has changed, and when nothing changes", func(t testing.TB, db Database) {
@@ -214,6 +174,42 @@ var handleCases = []testCase{
 			w.bookmark(0)
 		}
 		w.sees(informer.Modified, grow(t, s, "web"))
+	}},
+
+	{"the latest version covers every accepted write, and a watch reaches it", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		w := watch(t, patient(t), s, list(t, s).Version)
+		for i := range 4 {
+			kind := []string{"thing", "other"}[i%2]
+			o := create(t, db.through(i/2, kind), fmt.Sprint(i))
+			v, err := db.through(i/2+1, "thing").LatestVersion(patient(t))
+			must(t, err)
+			if v < o.Version {
+				t.Fatalf("the latest version is %d, after a write of version %d", v, o.Version)
+			}
+			if kind == "thing" {
+				w.sees(informer.Added, o)
+			}
+			if w.last < v {
+				w.bookmark(v)
+			}
+		}
+	}},
+
+	{"a raised fence refuses earlier terms through all handles, and writes nothing", func(t testing.TB, db Database) {
+		one, two := db.through(0, "thing"), db.through(1, "thing")
+		former := store.WithFence(patient(t), store.Fence{Lease: "shop", Term: 7})
+		latter := store.WithFence(patient(t), store.Fence{Lease: "shop", Term: 8})
+		must(t, one.RaiseFence(latter))
+		_, err := two.Create(former, object{Key: "web"})
+		refused(t, err, store.ErrFenced, opCreate, two, "web")
+		if err := two.RaiseFence(former); !errors.Is(err, store.ErrFenced) {
+			t.Fatalf("raising the fence to the former term returned %v, want the error %q", err, store.ErrFenced)
+		}
+		must(t, two.RaiseFence(latter))
+		must(t, two.RaiseFence(patient(t))) // without a fence, nothing is raised
+		keys(t, list(t, one))
+		must(t, errOf(two.Create(latter, object{Key: "web"})))
 	}},
 
 	{"an undecodable record affects nothing else", func(t testing.TB, db Database) {
@@ -234,18 +230,19 @@ var handleCases = []testCase{
 			whole = append([]byte(nil), have...)
 			return []byte("{")
 		})
+		e := w.next()
+		if e.Type != informer.Unreadable || e.Object.Key != "bad" || e.Version != broken.Version || !errors.Is(e.Err, store.ErrDecode) {
+			t.Fatalf("the watch yields %v %q at version %d with the error %v, want Unreadable bad at %d", e.Type, e.Object.Key, e.Version, e.Err, broken.Version)
+		}
 		w.sees(informer.Modified, grow(t, s, "good"))
 		l := list(t, s)
 		keys(t, l, "good")
-		if len(l.Unread) != 1 || l.Unread[0].Key != "bad" || l.Unread[0].Version != broken.Version {
+		if len(l.Unread) != 1 || l.Unread[0].Object.Key != "bad" || l.Unread[0].Object.Version != broken.Version || !errors.Is(l.Unread[0].Err, store.ErrDecode) {
 			t.Fatalf("the list could not read %v, want the key bad in version %d", l.Unread, broken.Version)
 		}
 		_, err := s.Get(patient(t), "bad")
 		if e := refused(t, err, store.ErrDecode, opGet, s, "bad"); e.Have != broken.Version {
 			t.Fatalf("the error is about version %d, want %d", e.Have, broken.Version)
-		}
-		if got := s.Stats().Undecodable; len(got) != 1 || got[0].Key != "bad" || got[0].Kind != "thing" || got[0].Have != broken.Version {
-			t.Fatalf("Stats reports %v, want the key bad of version %d", got, broken.Version)
 		}
 		repaired := write(func([]byte) []byte { return whole })
 		if e := w.next(); e.Object.Key != "bad" || e.Version != repaired.Version {
@@ -253,11 +250,65 @@ var handleCases = []testCase{
 		}
 		sameContent(t, "what was repaired", get(t, s, "bad"), bad)
 		keys(t, list(t, s), "bad", "good")
-		if got := s.Stats().Undecodable; len(got) != 0 {
-			t.Fatalf("after the repair, Stats reports %v", got)
-		}
 		sameContent(t, "the other object", get(t, s, "good"), func() object { good.Value.Size++; return good }())
 	}},
+}
+
+// agreeDuringWrites writes to some kinds concurrently, through all handles. It fails unless caches of each kind, some of which list during
+// the writes, end with what is stored.
+func agreeDuringWrites(t testing.TB, db Database, kinds ...string) {
+	t.Helper()
+	const shared = 5
+	writing, step := steady(t)
+	ctx, cancel := context.WithCancelCause(writing)
+	enough := errors.New("enough")
+	n := len(db.Handles) * len(kinds)
+	followers := make([]*follower, 2*n)
+	kind := func(i int) string { return kinds[i%len(kinds)] }
+	var reading sync.WaitGroup
+	for i := range followers {
+		followers[i] = &follower{held: map[string]object{}}
+	}
+	start := func(i int) {
+		s := db.through(i/len(kinds), kind(i))
+		reading.Go(func() { followers[i].follow(ctx, s) }) // follows until ctx ends; the case waits for it below
+	}
+	for i := range n {
+		start(i)
+	}
+	errs := race(func(i int) error {
+		if i < n { // these list and watch during the writes
+			start(n + i)
+		}
+		s := db.through(i/len(kinds), kind(i))
+		for n := range 4 {
+			for _, key := range []string{fmt.Sprint("own", i), fmt.Sprint("shared", n%shared)} {
+				if err := change(writing, s, key, i*10+n); err != nil {
+					return err
+				}
+				step()
+			}
+		}
+		return nil
+	})
+	must(t, errors.Join(errs...))
+	for i := range kinds {
+		end, err := db.through(1, kind(i)).Create(patient(t), object{Key: "end"})
+		must(t, err)
+		for j, f := range followers {
+			if kind(j) == kind(i) {
+				f.reach(t, end.Version)
+			}
+		}
+	}
+	cancel(enough)
+	reading.Wait()
+	for i, f := range followers {
+		if f.err != nil && !errors.Is(f.err, enough) {
+			t.Fatalf("follower %d of %s: %v", i, kind(i), f.err)
+		}
+		sameSet(t, f.held, list(t, db.open(kind(i))))
+	}
 }
 
 // change creates, updates, or deletes an object, depending on n, while other writers do the same.
@@ -281,14 +332,12 @@ func change(ctx context.Context, s store.Store[Thing], key string, n int) error 
 
 // follower is a cache of a store.
 type follower struct {
-	skips bool // the backend may leave out the creation of an object that was written again
-
 	mu sync.Mutex // guards the following
 
 	held    map[string]object
 	seen    informer.Version
 	err     error
-	changed chan struct{} // closed when seen or err changes; nil without a waiter
+	changed broadcast.Signal // wakes when seen or err changes
 }
 
 // follow lists once and watches from there until ctx ends. It lists again only if the watch expires.
@@ -325,10 +374,7 @@ func (f *follower) set(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change()
-	if f.changed != nil {
-		close(f.changed)
-		f.changed = nil
-	}
+	f.changed.Wake()
 }
 
 func (f *follower) apply(e event) {
@@ -337,7 +383,7 @@ func (f *follower) apply(e event) {
 	case e.Version < f.seen || e.Version == f.seen && e.Type != informer.Bookmark:
 		f.err = fmt.Errorf("an event of version %d comes after version %d", e.Version, f.seen)
 	case e.Type == informer.Bookmark:
-	case there == (e.Type == informer.Added) && !f.skips:
+	case there == (e.Type == informer.Added):
 		f.err = fmt.Errorf("%v of %q at version %d, which was there: %t", e.Type, e.Object.Key, e.Version, there)
 	case e.Type == informer.Deleted:
 		delete(f.held, e.Object.Key)
@@ -360,10 +406,7 @@ func (f *follower) reach(t testing.TB, v informer.Version) {
 			}
 			return
 		}
-		if f.changed == nil {
-			f.changed = make(chan struct{})
-		}
-		seen, changed := f.seen, f.changed
+		seen, changed := f.seen, f.changed.Next()
 		f.mu.Unlock()
 		select {
 		case <-changed:

@@ -236,7 +236,7 @@ func (w *watcher) next() event {
 // bookmark fails unless the next event is a bookmark of at least a version, and comes in time.
 func (w *watcher) bookmark(least informer.Version) {
 	w.t.Helper()
-	const late = 3 * backend.BookmarkInterval // due within one interval, but a busy machine may be slow
+	const late = 3 * backend.BookmarkInterval / 2 // due within one interval, but a busy machine may be slow
 	for start := time.Now(); ; {
 		e, err, ok := w.pull()
 		switch {

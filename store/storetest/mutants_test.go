@@ -48,6 +48,9 @@ const (
 	termsRace   = "after a write of a term through one handle, no lower term is accepted through another"
 	allFences   = "all fences of a write must hold, or none is recorded"
 	queries     = "a watch of a query yields the records that enter it and those that leave it"
+	manyKinds   = "watches and lists of two kinds agree during concurrent writes of both"
+	remembered  = "the history has as many changes of a kind as the backend promises"
+	underFences = "a watch yields what is written under fences"
 	counted     = "a counter loses no concurrent update through all handles"
 )
 
@@ -67,6 +70,126 @@ var mutants = []struct {
 				b.version++
 				return b.version
 			})
+		}
+	}},
+	{"a fence is raised by a write of nothing", "a raised fence refuses earlier terms through all handles, and writes nothing", func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			if have, err := b.twinHandle.Get(ctx, kind, key); err == nil && have.Version == 0 {
+				if next, err := decide(have); next == nil && err == nil {
+					return have, nil
+				}
+			}
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"writers of two kinds take turns in one sequence", manyKinds, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, _ []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			turn, _ := b.byKind.LoadOrStore(kind, make(chan struct{}, 1)) // shared by all handles
+			turn.(chan struct{}) <- struct{}{}
+			defer func() { <-turn.(chan struct{}) }()
+			return b.swap(kind, key, decide, true, func() informer.Version {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.version++
+				return b.version
+			})
+		}
+	}},
+	{"a tombstone carries the labels before it", queries, func(b *broken) {
+		b.stored(func(r *backend.Record) {
+			if r.Deleted {
+				r.Before = nil
+			}
+		})
+	}},
+	{"a write under a fence is in the history", underFences, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			r, err := b.twinHandle.Transact(ctx, kind, key, fences, decide)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			if len(fences) > 1 {
+				b.rows = slices.DeleteFunc(b.rows, func(row row) bool { return row.record.Version == r.Version })
+			}
+			return r, err
+		}
+	}},
+	{"the promised number of changes is remembered", remembered, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			defer func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if n := len(b.rows) - 990; n > 0 {
+					b.dropLocked(n)
+				}
+			}()
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"the changes of another kind do not shorten the history", remembered, func(b *broken) {
+		b.transact = func(
+			ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
+		) (backend.Record, error) {
+			defer func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				if n := len(b.rows) - 1500; n > 0 {
+					b.dropLocked(n)
+				}
+			}()
+			return b.twinHandle.Transact(ctx, kind, key, fences, decide)
+		}
+	}},
+	{"a great term is not clamped", allFences, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) { f.Term = min(f.Term, 1<<63-1) })
+	}},
+	{"a great term is not stored as a negative number", allFences, func(b *broken) {
+		b.fenced(func(_ string, f *backend.Fence) {
+			if int64(f.Term) < 0 {
+				f.Term = 0
+			}
+		})
+	}},
+	{"a large value is stored completely", bytesBack, func(b *broken) {
+		b.stored(func(r *backend.Record) { r.Value = r.Value[:min(len(r.Value), 1<<20)] })
+	}},
+	{"a bookmark is not seconds late", bookmarks, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return tail(ctx, kind, q, after, func(at informer.Version) ([]row, informer.Version, <-chan struct{}, error) {
+				news, to, more, err := b.since(at)
+				if len(news) == 0 && err == nil {
+					select {
+					case <-more:
+						news, to, more, err = b.since(at)
+					case <-ctx.Done():
+					case <-time.After(backend.BookmarkInterval + 500*time.Millisecond):
+					}
+				}
+				return news, to, more, err
+			})
+		}
+	}},
+	{"a bookmark is not one behind", bookmarks, func(b *broken) {
+		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
+			return func(yield func(backend.Change, error) bool) {
+				at := after
+				for c, err := range b.twinHandle.Watch(ctx, kind, q, after) {
+					if err == nil && c.Record.Key == "" {
+						c.Version = max(at, c.Version-1)
+					}
+					at = c.Version
+					if !yield(c, err) {
+						return
+					}
+				}
+			}
 		}
 	}},
 	{"a write compares and swaps in the database, not under a mutex of the handle", counted, func(b *broken) {
@@ -102,7 +225,7 @@ var mutants = []struct {
 		b.paged(func(int, informer.Version) informer.Version { return b.last() })
 	}},
 	{"a deletion is yielded", manyWriters, func(b *broken) {
-		b.told(func(c *backend.Change, _ *error) bool { return !c.Record.Deleted })
+		b.reported(func(c *backend.Change, _ *error) bool { return !c.Record.Deleted })
 	}},
 	{"a change is yielded once", manyWriters, func(b *broken) {
 		b.watch = func(ctx context.Context, kind string, q backend.Query, after informer.Version) iter.Seq2[backend.Change, error] {
@@ -139,14 +262,14 @@ var mutants = []struct {
 	}},
 	{"a watch that is idle yields bookmarks", bookmarks, func(b *broken) {
 		idle := false
-		b.told(func(c *backend.Change, err *error) bool {
+		b.reported(func(c *backend.Change, err *error) bool {
 			was := idle
 			idle = *err == nil && c.Record.Key == ""
 			return !idle || !was
 		})
 	}},
 	{"a change of another kind yields a bookmark", bookmarks, func(b *broken) {
-		b.told(func(c *backend.Change, err *error) bool { return *err != nil || c.Record.Key != "" })
+		b.reported(func(c *backend.Change, err *error) bool { return *err != nil || c.Record.Key != "" })
 	}},
 	{"a key is stored completely", keysBack, func(b *broken) {
 		b.keyed(func(key string) string { return key[:min(len(key), 255)] })
@@ -405,7 +528,7 @@ var mutants = []struct {
 		}
 	}},
 	{"a watch ends with the cause of its context", "the end of the context ends every call with its cause", func(b *broken) {
-		b.told(func(_ *backend.Change, err *error) bool { return *err == nil })
+		b.reported(func(_ *backend.Change, err *error) bool { return *err == nil })
 	}},
 	{"a read through another handle does not lag", otherHandle, func(b *broken) {
 		var mine sync.Map // what this handle has read, until it writes

@@ -280,13 +280,13 @@ var objectCases = []testCase{
 			}
 			return o
 		}
-		told := func(what, want string) {
+		reported := func(what, want string) {
 			t.Helper()
 			has(what+" in the watch", w.next().Object, nil, want)
 		}
 		o, err := s.Create(under(long), object{Key: "web", Trace: "of the caller", Finalizers: []string{"dns"}})
 		o = has("Create", o, err, long)
-		told("Create", long)
+		reported("Create", long)
 		o, err = s.Update(under("unused"), o)
 		o = has("an Update that changes nothing", o, err, long)
 		has("Get", get(t, other, "web"), nil, long)
@@ -294,17 +294,17 @@ var objectCases = []testCase{
 		o.Value.Size++
 		o, err = s.Update(patient(t), o)
 		o = has("an Update without one", o, err, "")
-		told("an Update without one", "")
+		reported("an Update without one", "")
 		o.Value.Status.Phase = "up"
 		o, err = s.UpdateStatus(under("b"), o)
 		has("UpdateStatus", o, err, "b")
-		told("UpdateStatus", "b")
+		reported("UpdateStatus", "b")
 		o, err = s.Delete(under("c"), "web")
 		o = has("Delete with a finalizer", o, err, "c")
-		told("Delete with a finalizer", "c")
+		reported("Delete with a finalizer", "c")
 		o.Finalizers = nil
 		o, err = s.Update(under("d"), o)
 		has("the Update that removed it", o, err, "d")
-		told("the Update that removed it", "d")
+		reported("the Update that removed it", "d")
 	}},
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
 )
 
 // sourceCases are those of informertest: every store is a source. Changes are made through all handles in turn, and the first one is
@@ -18,6 +20,19 @@ func sourceCases() []testCase {
 		all = append(all, testCase{"as a source, " + c.Name, func(t testing.TB, db Database) { c.Run(t, db.subject()) }})
 	}
 	return all
+}
+
+// overwrite writes the value of a record past the store, as another program does.
+func (db Database) overwrite(ctx context.Context, kind, key string, value []byte) error {
+	_, err := db.Handles[0].Transact(ctx, kind, key, nil, func(have backend.Record) (*backend.Record, error) {
+		if have.Version == 0 || have.Deleted {
+			have = backend.Record{Meta: fmt.Appendf(nil, `{"uid":"of %s","generation":1,"created":"2024-01-01T00:00:00Z"}`, key)}
+		}
+		have.Meta = bytes.Replace(have.Meta, []byte(`,"new":true`), nil, 1) // this write is no creation
+		have.Key, have.Before, have.Value = key, nil, value
+		return &have, nil
+	})
+	return err
 }
 
 // subject is db as a source.
@@ -31,6 +46,8 @@ func (db Database) subject() informertest.Subject[object] {
 			switch {
 			case errors.Is(err, store.ErrNotFound):
 				_, err = s.Create(ctx, object{Key: name, Value: Thing{Size: rev}})
+			case errors.Is(err, store.ErrDecode):
+				return db.overwrite(ctx, kind, name, fmt.Appendf(nil, `{"Size":%d}`, rev))
 			case err == nil:
 				o.Value.Size = rev
 				_, err = s.Update(ctx, o)
@@ -56,9 +73,9 @@ func (db Database) subject() informertest.Subject[object] {
 		Source:  db.open(kind),
 		Put:     func(name string, rev int) error { return put(ctx, name, rev) },
 		Delete:  func(name string) error { return remove(ctx, name) },
+		Spoil:   func(name string) error { return db.overwrite(ctx, kind, name, []byte("{")) },
 		Read:    func(o object) (string, int) { return o.Key, o.Value.Size },
 		History: db.Remembers,
-		Merges:  db.Handles[0].Capabilities().Skips,
 		Bookmark: func() error {
 			n++
 			_, err := others.Create(ctx, object{Key: fmt.Sprint(n)})

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -45,7 +44,7 @@ func (db Database) open(kind string) store.Store[Thing] { return db.through(0, k
 
 // through returns the store of a kind through handle i, modulo the number of handles.
 func (db Database) through(i int, kind string) store.Store[Thing] {
-	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Logger: slog.New(slog.DiscardHandler), Trace: traceOf})
+	s, err := store.Open(db.Handles[i%len(db.Handles)], kind, store.Config[Thing]{Trace: traceOf})
 	if err != nil {
 		panic(err) // a case uses only valid kinds
 	}
@@ -97,7 +96,7 @@ type Part struct {
 //
 //   - A version is drawn before the commit: it comes from a sequence, an auto-increment column or a clock. A transaction
 //     that commits late appears below a version that a watch has passed, and its change is lost for good.
-//   - Each kind has its own sequence of versions.
+//   - Each kind has its own sequence of versions. Or one sequence serves all, but only writers of one kind take turns.
 //   - A mutex of the process stands in for a compare-and-swap. Two processes overwrite each other.
 //   - A write that lost a race is repeated with its earlier decision.
 //   - A tombstone is not passed to decide, or does not carry the last state of the object.
@@ -115,7 +114,8 @@ type Part struct {
 //   - A watch of a query does not yield records that leave the query, does not negate a rule, or has no bookmark for what it leaves out.
 //   - The history was compacted, and a watch from before that continues after it. Or a watch from a version that was never reached waits
 //     for it. Both must end with ErrExpired.
-//   - A bookmark is ahead of a change that has yet to appear.
+//   - The history is shorter than promised, or lacks what was written under a fence.
+//   - A bookmark is ahead of a change that has yet to appear, or stays behind what has happened.
 //   - There is no bookmark when nothing happens, or none when another kind changes.
 //
 // Fences:
@@ -123,14 +123,15 @@ type Part struct {
 //   - All leases share one term, or each kind or process has its own terms.
 //   - A term is recorded although decide returned an error or another fence was over. Or it is not recorded because there was nothing to
 //     write.
+//   - A write of nothing does not record its term, so a new leader cannot bar its predecessor.
 //   - Only the first fence is checked, or terms are forgotten with the history.
-//   - A term passes through a float, which rounds it.
+//   - A term passes through a float, which rounds it. Or a term above 1<<63 - 1 is stored as another one, instead of being refused.
 //
 // Strings and bytes:
 //
-//   - A long key, value, or label, or the long name of a lease, is truncated. Keys are folded to one case, or lose trailing spaces.
+//   - A long key, value, or label, or the long name of a lease, is truncated, be it at 255 bytes or at a mebibyte. Keys are folded to one case, or lose trailing spaces.
 //   - Bytes that are not UTF-8 are replaced, NUL is dropped, or JSON in Meta is reformatted.
-//   - Labels or Before are not stored, or an empty Before becomes nil.
+//   - Labels or Before are not stored, also of a tombstone, or an empty Before becomes nil.
 func Run(t *testing.T, open func(t *testing.T) Database) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) { c.run(t, open(t)) })
@@ -156,7 +157,7 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		objectCases, preconditionCases, raceCases, finalizerCases, watchCases, expiryCases, isolationCases, modelCases,
-		statusCases, selectCases, requestCases, backendCases, textCases, handleCases, sourceCases(),
+		statusCases, selectCases, backendCases, textCases, handleCases, sourceCases(),
 	} {
 		all = append(all, part...)
 	}

@@ -31,7 +31,7 @@ const history = 40
 
 // memory returns an empty database in memory, whose stores go through wrap.
 func memory(wrap func(store.Store[thing]) store.Store[thing]) storetest.Database {
-	db := must(store.NewMemory(store.MemoryConfig{History: history}))
+	db := store.NewMemory(store.MemoryConfig{History: history})
 	return storetest.Database{
 		Handles:   []backend.Backend{db, db},
 		Through:   wrap,
@@ -376,20 +376,6 @@ var faults = map[string]struct {
 			}
 		},
 	},
-	"a request ID that is dropped on create": {
-		"a create with the same request ID is not applied twice", func(f *faulty) {
-			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
-				return f.Store.Create(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
-			}
-		},
-	},
-	"a request ID that is dropped on update": {
-		"an update with the same request ID is not applied twice", func(f *faulty) {
-			f.update = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
-				return f.Store.Update(ctx, o, slices.DeleteFunc(slices.Clone(pre), isOnce)...)
-			}
-		},
-	},
 	"terms recorded per kind": {
 		"a write of an older term is fenced", func(f *faulty) {
 			f.create = func(ctx context.Context, o object, pre ...store.Precondition) (object, error) {
@@ -401,11 +387,6 @@ var faults = map[string]struct {
 			}
 		},
 	},
-}
-
-func isOnce(p store.Precondition) bool {
-	_, once := p.RequestID()
-	return once
 }
 
 func TestSuiteDetectsEveryFault(t *testing.T) {

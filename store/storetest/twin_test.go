@@ -34,7 +34,7 @@ type twin struct {
 	terms   map[string]uint64
 	more    chan struct{} // closed and replaced by each write
 
-	byKind      sync.Map // of a mutant: a *twin for each kind
+	byKind      sync.Map // of a mutant: a *twin, or a turn, for each kind
 	expireTerms bool     // of a mutant: expire forgets the terms
 }
 

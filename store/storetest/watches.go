@@ -10,30 +10,32 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/wait"
 )
 
 // story makes a few changes of every kind, and returns them as events, without the versions of deletions.
 func story(t testing.TB, s store.Store[Thing]) []event {
 	t.Helper()
 	var all []event
-	tell := func(what informer.EventType, o object) {
+	expect := func(what informer.EventType, o object) {
 		all = append(all, event{Type: what, Object: o, Version: o.Version})
 	}
 	a := create(t, s, "a")
-	tell(informer.Added, a)
-	tell(informer.Added, create(t, s, "b", "dns"))
+	expect(informer.Added, a)
+	expect(informer.Added, create(t, s, "b", "dns"))
 	a = grow(t, s, "a")
-	tell(informer.Modified, a)
+	expect(informer.Modified, a)
 	remove(t, s, "b")
 	b := get(t, s, "b")
-	tell(informer.Modified, b)
+	expect(informer.Modified, b)
 	remove(t, s, "a")
 	a.Version = list(t, s).Version
-	tell(informer.Deleted, a)
-	tell(informer.Added, create(t, s, "a"))
+	expect(informer.Deleted, a)
+	expect(informer.Added, create(t, s, "a"))
 	b.Finalizers = nil
-	tell(informer.Deleted, update(t, s, b))
-	tell(informer.Modified, grow(t, s, "a"))
+	expect(informer.Deleted, update(t, s, b))
+	expect(informer.Modified, grow(t, s, "a"))
 	return all
 }
 
@@ -120,9 +122,9 @@ var watchCases = []testCase{
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
-		var heard [2]chan event
-		for i := range heard {
-			heard[i] = make(chan event)
+		var received [2]chan event
+		for i := range received {
+			received[i] = make(chan event)
 			wg.Go(func() { // ends when cancel ends the watch; the case waits for it
 				for e, err := range s.Watch(ctx, 0) {
 					if err != nil {
@@ -132,7 +134,7 @@ var watchCases = []testCase{
 						continue
 					}
 					select {
-					case heard[i] <- e:
+					case received[i] <- e:
 					case <-ctx.Done():
 					}
 				}
@@ -140,14 +142,29 @@ var watchCases = []testCase{
 		}
 		for n := range 10 {
 			o := create(t, s, fmt.Sprint(n))
-			for i := range heard {
+			for i := range received {
 				select {
-				case e := <-heard[i]:
-					same(t, "what a waiting watch heard", e.Object, o)
+				case e := <-received[i]:
+					same(t, "what a waiting watch received", e.Object, o)
 				case <-ctx.Done():
 					t.Fatalf("watch %d did not receive write %d", i, n)
 				}
 			}
+		}
+	}},
+
+	{"a watch of a selection yields the deletion by an update that also changes the labels", func(t testing.TB, db Database) {
+		s := db.open("thing")
+		front := rules(store.Requirement{Label: "tier", Values: []string{"front"}})
+		o, err := s.Create(patient(t), object{Key: "web", Labels: map[string]string{"tier": "front"}, Finalizers: []string{"dns"}})
+		must(t, err)
+		remove(t, s, "web")
+		o = get(t, s, "web")
+		w := pulled(t, s.WatchSelected(patient(t), front, o.Version), o.Version)
+		o.Finalizers, o.Labels = nil, map[string]string{"tier": "back"}
+		update(t, s, o)
+		if e := w.next(); e.Type != informer.Deleted || e.Object.Key != "web" {
+			t.Fatalf("the event is %v of %q, want Deleted of \"web\"", e.Type, e.Object.Key)
 		}
 	}},
 
@@ -260,6 +277,42 @@ func (db Database) expire(t testing.TB, s store.Store[Thing]) {
 }
 
 var expiryCases = []testCase{
+	{"the history has as many changes of a kind as the backend promises", func(t testing.TB, db Database) {
+		if db.Remembers == 0 {
+			t.Skip("the backend promises no history")
+		}
+		const keys = 16
+		n := min(db.Remembers, 1000)
+		ctx, step := steady(t)
+		before := make(map[string]informer.Version)
+		for _, kind := range []string{"raw", "raw2"} {
+			_, before[kind] = records(t, db.Handles[0], kind, backend.Query{})
+			must(t, wait.Parallelize(ctx, keys, keys, func(ctx context.Context, key int) error {
+				for i := key; i < n; i += keys {
+					next := backend.Record{Meta: []byte("{}"), Value: fmt.Append(nil, i)}
+					h := db.Handles[key%len(db.Handles)]
+					_, err := h.Transact(ctx, kind, fmt.Sprint(key), nil, func(backend.Record) (*backend.Record, error) { return &next, nil })
+					if err != nil {
+						return err
+					}
+					step()
+				}
+				return nil
+			}))
+		}
+		for kind, from := range before {
+			for _, h := range db.Handles {
+				seen := map[string]bool{}
+				for _, c := range changes(t, h, kind, backend.Query{}, from, n) {
+					seen[string(c.Record.Value)] = true
+				}
+				if len(seen) != n {
+					t.Fatalf("a watch yields %d of %d changes of %s", len(seen), n, kind)
+				}
+			}
+		}
+	}},
+
 	{"a watch from before the history expires, and a list recovers", func(t testing.TB, db Database) {
 		s := db.open("thing")
 		create(t, s, "web")

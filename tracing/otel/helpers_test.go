@@ -49,7 +49,7 @@ func newProcess(t testing.TB, cfg setpointotel.Config, options ...sdk.TracerProv
 
 // sites returns a handle of the process of the kind site in db.
 func (p *process) sites(db *store.Memory) store.Store[site] {
-	return must(store.Open(db, "site", store.Config[site]{Logger: quiet, Trace: p.Context}))
+	return must(store.Open(db, "site", store.Config[site]{Trace: p.Context}))
 }
 
 // under calls f under a span.

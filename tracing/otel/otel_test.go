@@ -64,7 +64,7 @@ func eventsOf(span tracetest.SpanStub) []string {
 
 func TestWriteAndReconcileAcrossProcessesShareTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		a, b := newProcess(t, setpointotel.Config{}), newProcess(t, setpointotel.Config{})
 		b.running(t, b.sites(db), func(ctx context.Context, key string) (controller.Result, error) {
 			_, span := b.provider.Tracer("test").Start(ctx, "call")
@@ -99,7 +99,7 @@ func TestWriteAndReconcileAcrossProcessesShareTrace(t *testing.T) {
 
 func TestMergedWritesBecomeLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		a, b := newProcess(t, setpointotel.Config{}), newProcess(t, setpointotel.Config{})
 		c := b.running(t, b.sites(db), func(context.Context, string) (controller.Result, error) {
 			return controller.Result{}, nil
@@ -327,7 +327,7 @@ func TestTraceContextKeepsTraceState(t *testing.T) {
 
 func TestChainOfReconcilesIsCutAfterSixteen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := must(store.NewMemory(store.MemoryConfig{}))
+		db := store.NewMemory(store.MemoryConfig{})
 		p := newProcess(t, setpointotel.Config{})
 		sites := p.sites(db)
 		const writes = 40
@@ -414,7 +414,7 @@ func TestTraceIDOfDroppedReconcilesDiffersByProcess(t *testing.T) {
 
 func TestDroppedSpanLeavesNoTraceContext(t *testing.T) {
 	p := newProcess(t, setpointotel.Config{}, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
-	db := must(store.NewMemory(store.MemoryConfig{}))
+	db := store.NewMemory(store.MemoryConfig{})
 	sites := p.sites(db)
 	c := must(controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
 		o, err := sites.Create(ctx, store.Object[site]{Key: key})

@@ -51,10 +51,7 @@ type Scene struct {
 // New returns a scene whose page has actions, with additional sites under the given keys. Its Manager is not running yet.
 func New(further ...string) (*Scene, error) {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		return nil, err
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err1 := store.Open(db, "Site", store.Config[Site]{})
 	servers, err2 := store.Open(db, "Server", store.Config[Server]{})
 	if err := errors.Join(err1, err2); err != nil {

@@ -27,7 +27,7 @@ func NewWrong(clusters store.Store[Cluster], volumes store.Store[Volume]) (*cont
 			}
 			return controller.Result{}, release(ctx, clusters, key)
 		}
-		_, err := store.CreateOrUpdate(ctx, volumes, nil, key, func(o *store.Object[Volume]) error {
+		_, err := store.CreateOrUpdate(ctx, volumes, key, func(o *store.Object[Volume]) error {
 			o.Value.Size = cluster.Value.Size
 			return nil
 		})

@@ -6,7 +6,7 @@
 //	DELETE /resources/KEY?owner=UID  removes it, if it belongs to that owner; it need not exist
 //	GET    /resources                {"revision", "items"}: all resources, as of that revision
 //
-// PUT and DELETE need the headers [LeaseHeader] and [TermHeader].
+// PUT and DELETE need a leader's headers, which a fencehttp.Transport sends.
 package cloud
 
 import (
@@ -16,20 +16,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/setpoint-go/setpoint/leaderelect/fence"
-)
-
-// The headers in which a caller names its lease and its term.
-const (
-	LeaseHeader = "Fencing-Lease"
-	TermHeader  = "Fencing-Term"
+	"github.com/setpoint-go/setpoint/leaderelect/fence/fencehttp"
 )
 
 // Resource is a resource that costs money.
@@ -71,8 +64,7 @@ type Cloud struct {
 	resources map[string]Resource
 	revision  uint64
 	down      bool
-	hold      *hold                   // of the next change; nil without one
-	fences    map[string]*fence.Guard // by lease
+	hold      *hold // of the next change; nil without one
 	stats     Stats
 }
 
@@ -100,15 +92,16 @@ func New(cfg Config) (*Cloud, error) {
 	if cfg.Regions == nil {
 		cfg.Regions = []string{"eu", "us"}
 	}
-	c := &Cloud{
-		cfg: cfg, limit: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.PerSecond),
-		resources: make(map[string]Resource), fences: make(map[string]*fence.Guard),
+	fences, err := fencehttp.NewServer(fencehttp.ServerConfig{}) // the leases are those of its callers, which it trusts
+	if err != nil {
+		return nil, err
 	}
+	c := &Cloud{cfg: cfg, limit: rate.NewLimiter(rate.Limit(cfg.PerSecond), cfg.PerSecond), resources: make(map[string]Resource)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /resources", c.list)
 	mux.HandleFunc("PUT /resources/{key...}", c.change(c.put))
 	mux.HandleFunc("DELETE /resources/{key...}", c.change(c.remove))
-	c.Handler = c.front(mux)
+	c.Handler = c.front(fences.Wrap(mux))
 	return c, nil
 }
 
@@ -203,44 +196,36 @@ func (c *Cloud) front(next http.Handler) http.Handler {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, fmt.Sprintf("the limit is %d calls a second", c.cfg.PerSecond), http.StatusTooManyRequests)
 		default:
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(&counter{w, c}, r)
 		}
 	})
 }
 
+// counter counts the refusals of former leaders.
+type counter struct {
+	http.ResponseWriter
+	cloud *Cloud
+}
+
+func (c *counter) WriteHeader(status int) {
+	if status == http.StatusPreconditionFailed {
+		c.cloud.mu.Lock()
+		c.cloud.stats.Fenced++
+		c.cloud.mu.Unlock()
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
 func (c *Cloud) list(w http.ResponseWriter, _ *http.Request) { reply(w, c.All()) }
 
-// change makes a handler of a function that changes a resource. It refuses former leaders.
-func (c *Cloud) change(do func(r *http.Request) error) http.HandlerFunc {
+// change makes a handler of a function that changes a resource.
+func (c *Cloud) change(do func(r *http.Request) *refusal) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		term, err := strconv.ParseUint(r.Header.Get(TermHeader), 10, 64)
-		if err != nil {
-			http.Error(w, "the header "+TermHeader+" is missing", http.StatusBadRequest)
+		if no := do(r); no != nil {
+			http.Error(w, no.why, no.status)
 			return
 		}
-		var guard *fence.Guard
-		c.mu.Lock()
-		lease := r.Header.Get(LeaseHeader)
-		if guard = c.fences[lease]; guard == nil {
-			guard = new(fence.Guard)
-			c.fences[lease] = guard
-		}
-		c.mu.Unlock()
-		err = guard.Do(r.Context(), term, func(context.Context) error { return do(r) })
-		no := new(refusal)
-		switch {
-		case errors.Is(err, fence.ErrStale):
-			c.mu.Lock()
-			c.stats.Fenced++
-			c.mu.Unlock()
-			http.Error(w, fmt.Sprintf("term %d is over: the term is %d", term, guard.Highest()), http.StatusPreconditionFailed)
-		case errors.As(err, &no):
-			http.Error(w, no.why, no.status)
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		default:
-			reply(w, map[string]uint64{"revision": c.All().Revision})
-		}
+		reply(w, map[string]uint64{"revision": c.All().Revision})
 	}
 }
 
@@ -250,10 +235,8 @@ type refusal struct {
 	why    string
 }
 
-func (r *refusal) Error() string { return r.why }
-
 // put creates or changes a resource. A resource that is already in the wanted state stays unchanged.
-func (c *Cloud) put(r *http.Request) error {
+func (c *Cloud) put(r *http.Request) *refusal {
 	want := Resource{}
 	if err := json.NewDecoder(r.Body).Decode(&want); err != nil {
 		return &refusal{http.StatusBadRequest, err.Error()}
@@ -278,7 +261,7 @@ func (c *Cloud) put(r *http.Request) error {
 }
 
 // remove removes a resource of an owner. A resource of another owner is a different one: the one of this owner is already gone.
-func (c *Cloud) remove(r *http.Request) error {
+func (c *Cloud) remove(r *http.Request) *refusal {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	key := r.PathValue("key")

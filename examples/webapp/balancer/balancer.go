@@ -114,9 +114,9 @@ func (b *Balancer) shut() {
 
 // cutOff closes all open connections, and returns their number.
 func (b *Balancer) cutOff() int {
-	b.cutNow() // ends dials. It comes first, so that connections that open from now on see it
 	b.mu.Lock()
-	n := b.stats.Open
+	n := b.stats.Open // before the dials end, since a connection whose dial is cut is not open for long
+	b.cutNow()        // ends dials. A connection that gets its backend from now on sees it
 	conns := b.conns
 	b.conns = nil
 	b.mu.Unlock()

@@ -5,25 +5,18 @@
 //
 //	{"name": "blue", "replicas": 3, "port": 8001, "message": "hello from blue"}
 //
-//	dir, err := manifest.Open("apps", manifest.Config{Report: func(err error) { logger.Warn("manifest", "error", err) }})
-//	manifests, err := dir.List(ctx)       // poll this
+//	source, err := manifest.Open("apps", 250*time.Millisecond)
+//	manifests, err := informer.New(source, manifest.Name, informer.Config{Name: "manifests"})
 //
 // # Guarantees
 //
-//  1. A faulty manifest is never acted upon: syntax, fields, types, limits, and conflicts between files are checked.
-//     A file that fails has no effect except a problem, which is reported once and kept for [Dir.Problems].
-//  2. A mistake loses nothing: if a file becomes invalid, unreadable, or half-written, its app keeps the last good
-//     content until the file is good again or deleted. If the directory cannot be read, List returns an error, not an
-//     empty list.
-//  3. No two manifests of a list share a name or a port. The file that has a name or port keeps it. Among new files,
-//     the alphabetically first gets it. Files that swap names or ports at once do not conflict.
-//  4. List returns when its context ends, even if a read blocks, as on a network file system that hangs. A file that
-//     cannot be read within [Config.ReadTimeout] is a problem of that file. In the first List it is an error, because
-//     nothing says yet which app the file describes.
-//  5. Level-triggered: List reads everything each time. The order in which files changed between two lists does not
-//     matter.
+//  1. A faulty manifest is never acted upon: syntax, fields, types, and limits are checked. Its app keeps the last good
+//     content until the file is good again or deleted.
+//  2. No two manifests share a name: the file that has a name keeps it. Two apps may want one port, and the one that
+//     listens first has it.
+//  3. The rest is what package files guarantees: what cannot be read is not deleted, and nothing is half read.
 //
 // # Testing
 //
-// [Parse] is a pure function. A Dir works on any temporary directory.
+// [Parse] is a pure function. The source works on any temporary directory.
 package manifest

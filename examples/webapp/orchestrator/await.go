@@ -18,7 +18,7 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 		default:
 		}
 	}
-	for _, watch := range []func(func()) (*informer.Registration, error){
+	for _, watch := range []func(func()) (informer.Registration, error){
 		watching(o.manifests), watching(o.apps.cache), watching(o.deployments.cache), watching(o.services.cache), watching(o.replicas),
 	} {
 		registration, err := watch(notify)
@@ -47,8 +47,8 @@ func (o *Orchestrator) await(ctx context.Context, what string, cond func() bool)
 
 // watching returns a function that registers its argument to be called after each change of a cache. If changes were merged, a creation and
 // the deletion after it would be none.
-func watching[K comparable, T any](inf *informer.Informer[K, T]) func(notify func()) (*informer.Registration, error) {
-	return func(notify func()) (*informer.Registration, error) {
+func watching[K comparable, T any](inf *informer.Informer[K, T]) func(notify func()) (informer.Registration, error) {
+	return func(notify func()) (informer.Registration, error) {
 		return inf.AddHandler(informer.Handler[K, T]{
 			OnAdd:    func(T, bool) { notify() },
 			OnUpdate: func(_, _ T) { notify() },

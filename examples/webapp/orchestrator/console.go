@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/setpoint-go/setpoint/events"
-	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
+	"github.com/setpoint-go/setpoint/informer/files"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -85,13 +87,37 @@ func complainer(log *slog.Logger, message string) func(error) {
 	}
 }
 
-// problemOf returns the subject of an error of the manifests.
-func problemOf(err error) store.Ref {
-	ref := store.Ref{Kind: "File"}
-	if e := new(manifest.Error); errors.As(err, &e) {
-		ref.Key = e.File
+// problems reports what is wrong with the manifests, as events of their files: each problem once, and again only after it has changed.
+type problems struct {
+	of     func() []error
+	events *events.Recorder
+
+	mu sync.Mutex
+	// mu guards the following.
+	reported map[string]string // by file
+}
+
+// report reports what has changed. Several goroutines may call it concurrently.
+func (p *problems) report() {
+	p.mu.Lock()
+	before, now := p.reported, make(map[string]string)
+	for _, err := range p.of() {
+		if e := new(files.Error); errors.As(err, &e) {
+			now[e.Path] = e.Err.Error()
+		}
 	}
-	return ref
+	p.reported = now
+	p.mu.Unlock()
+	for _, file := range slices.Sorted(maps.Keys(now)) {
+		if now[file] != before[file] {
+			p.events.Warning(store.Ref{Kind: "File", Key: file}, reasonRejected, now[file])
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(before)) {
+		if _, still := now[file]; !still {
+			p.events.Normal(store.Ref{Kind: "File", Key: file}, "Accepted", "it has no problem anymore")
+		}
+	}
 }
 
 // counted returns a number and its noun, in the singular or plural: 1 replica, 2 replicas.

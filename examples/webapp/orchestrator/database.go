@@ -62,8 +62,7 @@ func openShared(cfg Config) (backend.Backend, leaderelect.LeaseStore, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := store.NewMemory(store.MemoryConfig{})
-	return db, leases, err
+	return store.NewMemory(store.MemoryConfig{}), leases, nil
 }
 
 // leasesIn returns the leases in the same database as the objects. A takeover fences the database: from then on it refuses
@@ -73,5 +72,5 @@ func leasesIn(db backend.Backend) (leaderelect.LeaseStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return storelease.New(records, storelease.Config{})
+	return storelease.New(records, storelease.Config{}), nil
 }

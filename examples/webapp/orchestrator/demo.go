@@ -22,7 +22,7 @@ import (
 )
 
 // demoTimeout is the maximum duration of the script.
-const demoTimeout = 20 * time.Second
+const demoTimeout = time.Minute
 
 // demo is a script of real actions against an orchestrator.
 type demo struct {

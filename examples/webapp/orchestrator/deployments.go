@@ -94,7 +94,6 @@ func (c *deployments) remove(ctx context.Context, app string, replicas []machine
 	if len(replicas) > 0 {
 		return controller.Result{RequeueAfter: grace}, nil
 	}
-	c.expected.DeleteExpectations(app)
 	return controller.Result{}, nil
 }
 

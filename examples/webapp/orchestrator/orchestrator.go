@@ -31,6 +31,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/manifest"
 	"github.com/setpoint-go/setpoint/expectations"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/files"
 	"github.com/setpoint-go/setpoint/informer/poll"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/manager"
@@ -109,12 +110,7 @@ func New(cfg Config) (o *Orchestrator, err error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := manifest.Open(cfg.Manifests, manifest.Config{
-		Report: func(err error) { o.events.Warning(problemOf(err), reasonRejected, err.Error()) },
-		Recovered: func(file string) {
-			o.events.Normal(store.Ref{Kind: "File", Key: file}, "Accepted", "it is valid again")
-		},
-	})
+	dir, err := manifest.Open(cfg.Manifests, pollInterval)
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +135,19 @@ func New(cfg Config) (o *Orchestrator, err error) {
 }
 
 // openSources makes the five sources and their caches.
-func (o *Orchestrator) openSources(dir *manifest.Dir, db backend.Backend) error {
-	_, manifests, err := polled(o, "manifests", dir.List, func(m manifest.Manifest) string { return m.Name })
-	if err != nil {
+func (o *Orchestrator) openSources(dir *files.Source[string, manifest.Manifest], db backend.Backend) error {
+	problems := &problems{of: dir.Problems, events: o.events}
+	cfg := o.reading("manifests")
+	complain := cfg.OnError
+	cfg.OnError = func(err error) {
+		problems.report()
+		complain(err)
+	}
+	var err error
+	if o.manifests, err = informer.New(dir, manifest.Name, cfg); err != nil {
 		return err
 	}
-	o.manifests = manifests
+	o.manifests.OnVersion(func(informer.Version) { problems.report() })
 
 	var nudge func()
 	m, err := machine.Open(replicasOf(o.cfg.State), machine.Config{
@@ -168,20 +171,25 @@ func (o *Orchestrator) openSources(dir *manifest.Dir, db backend.Backend) error 
 	return errors.Join(errApps, errDeployments, errServices)
 }
 
-// polled makes a polled source and its cache. Failed reads are logged once a minute.
+// polled makes a polled source and its cache.
 func polled[T any](
 	o *Orchestrator, name string, list func(context.Context) ([]T, error), key cache.KeyFunc[string, T],
 ) (*poll.Source[string, T], *informer.Informer[string, T], error) {
-	complain := complainer(o.cfg.Logger, "webapp: the "+name+" cannot be read; everything stays as it is")
-	poller, err := poll.New(list, key, poll.Config[T]{Interval: pollInterval, OnError: complain})
+	poller, err := poll.New(list, key, poll.Config[T]{Interval: pollInterval})
 	if err != nil {
 		return nil, nil, err
 	}
-	inf, err := informer.New(poller, key, informer.Config{
-		Name: name, OnError: complain, Logger: o.cfg.Logger,
-		Backoff: wait.Backoff{Duration: pollInterval, Factor: 2, Jitter: 1, Cap: pollInterval * 20},
-	})
+	inf, err := informer.New(poller, key, o.reading(name))
 	return poller, inf, err
+}
+
+// reading is the configuration of the cache of something that is read at intervals. Failed reads are logged once a minute.
+func (o *Orchestrator) reading(name string) informer.Config {
+	return informer.Config{
+		Name: name, Logger: o.cfg.Logger,
+		OnError: complainer(o.cfg.Logger, "webapp: the "+name+" cannot be read; everything stays as it is"),
+		Backoff: wait.Backoff{Duration: pollInterval, Factor: 2, Jitter: 1, Cap: pollInterval * 20},
+	}
 }
 
 // wire makes the controllers and the manager. Each controller reads caches and writes to the store or to the machine. None
@@ -232,10 +240,7 @@ func (o *Orchestrator) wireWebApps() error {
 }
 
 func (o *Orchestrator) wireDeployments() error {
-	tracked, err := expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger})
-	if err != nil {
-		return err
-	}
+	tracked := expectations.NewTracked[string, string](expectations.Config[string]{TTL: patience, Logger: o.cfg.Logger})
 	r := &deployments{
 		deployments: o.deployments, manifests: o.manifests, byApp: o.byApp,
 		machine: o.host, busy: o.traffic.busy, events: o.events,
@@ -266,7 +271,7 @@ func (o *Orchestrator) wireProbes() error {
 
 // collect adds a controller that deletes the children of one kind whose app is gone. Each child has the name of its app.
 func collect[C any](o *Orchestrator, children mirror[C]) error {
-	owned, apps := owner.NewChildren(children.Store, children.cache), owner.In[WebApp](o.apps)
+	owned, apps := owner.NewChildren(children.Store, children.cache), owner.Watched[WebApp](o.apps, o.apps.cache)
 	reconcile := func(ctx context.Context, name string) (controller.Result, error) {
 		deleted, err := owned.Collect(ctx, name, apps)
 		if deleted {

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0")               // of the processes to come: they need not linger for the race detector
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // if nohup runs the tests, the programs must not ignore it too
 	flag.Parse()
-	settings := map[string]string{"test.parallel": "24"} // they wait most of the time
+	settings := map[string]string{"test.parallel": "6"} // they start processes with deadlines in real time
 	if flag.Lookup("test.timeout").Value.String() == "10m0s" {
 		settings["test.timeout"] = "3m" // the default is too long to find out that one hangs
 	}

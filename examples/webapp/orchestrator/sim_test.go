@@ -172,7 +172,7 @@ func simWorld() simtest.World {
 	world := &simulated{ids: make(map[string]string), started: time.Now()}
 	apply := func(name string, replicas int, message string) simtest.Step {
 		return simtest.Step{Name: fmt.Sprintf("%s: %d replicas, %q", name, replicas, message), Do: func(ctx context.Context, user *simtest.User) error {
-			_, err := store.CreateOrUpdate(ctx, simtest.Open[manifest.Manifest](user, "manifest"), nil, name, func(m *store.Object[manifest.Manifest]) error {
+			_, err := store.CreateOrUpdate(ctx, simtest.Open[manifest.Manifest](user, "manifest"), name, func(m *store.Object[manifest.Manifest]) error {
 				m.Value = manifest.Manifest{Name: name, Replicas: replicas, Port: 8080, Message: message}
 				return nil
 			})
@@ -206,13 +206,10 @@ func simGoal(v *simtest.View) error {
 	if app.Value.Status.Phase != Running {
 		return fmt.Errorf("the app is %s: %+v", app.Value.Status.Phase, app.Value.Status)
 	}
-	all, err := simtest.Open[process](v, "replica").List(ctx)
-	if err != nil {
-		return err
-	}
-	if len(all.Items) != 1 || all.Items[0].Value.State != machine.Ready || all.Items[0].Value.Message != "two" {
-		slices.SortFunc(all.Items, func(a, b store.Object[process]) int { return cmp.Compare(a.Value.Number, b.Value.Number) })
-		return fmt.Errorf("the replicas are %+v", all.Items)
+	all := simtest.List[process](v, "replica")
+	if len(all) != 1 || all[0].Value.State != machine.Ready || all[0].Value.Message != "two" {
+		slices.SortFunc(all, func(a, b store.Object[process]) int { return cmp.Compare(a.Value.Number, b.Value.Number) })
+		return fmt.Errorf("the replicas are %+v", all)
 	}
 	return nil
 }

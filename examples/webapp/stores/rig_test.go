@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // of the processes to come: they need not linger for the race detector
 	flag.Parse()
-	if err := flag.Set("test.parallel", "16"); err != nil { // they wait most of the time
+	if err := flag.Set("test.parallel", "3"); err != nil { // they start processes with deadlines in real time
 		panic(err)
 	}
 	os.Exit(m.Run())

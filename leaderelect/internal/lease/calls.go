@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ var (
 	ErrNoReply = errors.New("no reply in time")
 
 	// errGoexit is the result of a call that has ended its goroutine.
-	errGoexit = errors.New("leaderelect: call store: it called runtime.Goexit")
+	errGoexit = errors.New("call store: it called runtime.Goexit")
 )
 
 // Calls counts the calls of a store that are in flight. Each call runs in its own goroutine, so that it cannot delay its
@@ -31,12 +32,12 @@ type Calls struct {
 	idle    chan struct{} // made by a waiter, closed by the last call that ends; nil without a waiter
 }
 
-// Do runs f and returns its result. If ctx ends or timeout passes first, Do returns an error at once and drops the later
-// result of f. A panic of f becomes an error that is not definite.
-func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
+// Do calls f with arg and returns its result. If ctx ends or timeout passes first, Do returns an error at once and drops the
+// later result of f. A panic of f becomes an error that is not definite.
+func Do[A, T any](ctx context.Context, c *Calls, timeout time.Duration, f func(context.Context, A) (T, error), arg A) (T, error) {
 	var none T
 	if !c.start() {
-		return none, fmt.Errorf("leaderelect: call store: %d calls have not returned", maxCalls)
+		return none, fmt.Errorf("call store: %d calls have not returned", maxCalls)
 	}
 	type result struct {
 		value T
@@ -50,14 +51,14 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 	// waits for it in Calls.Wait.
 	go func() {
 		r := result{err: errGoexit}
-		defer func() { // also when the store ends the goroutine
+		defer func() { // also when f panics, or ends the goroutine
+			if p := recover(); p != nil {
+				r.err = &wait.PanicError{Value: p, Stack: debug.Stack()}
+			}
 			c.end() // first, because the receiver of the reply may make the next call
 			reply <- r
 		}()
-		r.err = wait.Call(ctx, func(ctx context.Context) (err error) {
-			r.value, err = f(ctx)
-			return err
-		})
+		r.value, r.err = f(ctx, arg)
 	}()
 
 	select {
@@ -68,7 +69,7 @@ func Do[T any](ctx context.Context, c *Calls, timeout time.Duration, f func(cont
 	case <-ctx.Done():
 	}
 	// %v, because the cause is no reply of the store.
-	return none, fmt.Errorf("leaderelect: call store: %v", context.Cause(ctx))
+	return none, fmt.Errorf("call store: %v", context.Cause(ctx))
 }
 
 // Wait returns when no call is in flight, or after timeout. It returns the number of calls that are left behind.
@@ -115,4 +116,11 @@ func (c *Calls) end() {
 		close(c.idle)
 		c.idle = nil
 	}
+}
+
+// Guard runs a callback in its own goroutine and waits for it. A panic or a runtime.Goexit of the callback becomes an error.
+func Guard(ctx context.Context, f func(context.Context) error) error {
+	var g wait.Group
+	g.Start(ctx, f)
+	return g.Wait()
 }

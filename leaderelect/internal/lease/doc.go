@@ -1,5 +1,5 @@
-// Package lease is shared by leaderelect and leaderelect/shard. It has the record of a lease, calls of a store that may
-// hang, and the link between the slots of a replica and their electors.
+// Package lease has the record of a lease, calls of a store that may hang, a clock that counts suspends, and the link between
+// the electors of one replica.
 //
 // # Guarantees
 //

@@ -38,11 +38,11 @@ func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
 		var running atomic.Int64
 		for range 10 {
 			begin := time.Now()
-			_, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context) (int, error) {
+			_, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context, string) (int, error) {
 				running.Add(1)
 				<-release // whatever the context says
 				return 1, nil
-			})
+			}, "")
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -60,7 +60,7 @@ func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
 		if got := calls.Wait(time.Second); got != 0 {
 			t.Fatalf("calls.Wait(time.Second) = %d, want 0", got)
 		}
-		n, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context) (int, error) { return 2, nil })
+		n, err := lease.Do(t.Context(), &calls, time.Second, func(context.Context, string) (int, error) { return 2, nil }, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +72,11 @@ func TestHangingCallsDelayNobodyAndAreBounded(t *testing.T) {
 
 func TestPanickingOrExitingCallIsAnError(t *testing.T) {
 	var calls lease.Calls
-	_, err := lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { panic("boom") })
+	_, err := lease.Do(t.Context(), &calls, time.Hour, func(context.Context, string) (int, error) { panic("boom") }, "")
 	if err == nil || !strings.Contains(err.Error(), "boom") {
 		t.Fatalf("error = %v, want an error with %q", err, "boom")
 	}
-	_, err = lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) { runtime.Goexit(); return 1, nil })
+	_, err = lease.Do(t.Context(), &calls, time.Hour, func(context.Context, string) (int, error) { runtime.Goexit(); return 1, nil }, "")
 	if err == nil || !strings.Contains(err.Error(), "Goexit") {
 		t.Fatalf("error = %v, want an error with %q", err, "Goexit")
 	}
@@ -86,7 +86,7 @@ func TestPanickingOrExitingCallIsAnError(t *testing.T) {
 	cause := errors.New("the caller has left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	_, err = lease.Do(ctx, &calls, time.Hour, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, nil })
+	_, err = lease.Do(ctx, &calls, time.Hour, func(ctx context.Context, _ string) (int, error) { <-ctx.Done(); return 0, nil }, "")
 	if err != nil {
 		if errors.Is(err, cause) {
 			t.Fatalf("err = %v, want another error than %v: the cause of a caller is not an answer of the store", err, cause)
@@ -139,10 +139,10 @@ func TestWaitersAreNotifiedAfterLastCall(t *testing.T) {
 		began := time.Now()
 		for _, d := range []time.Duration{time.Second, time.Minute} {
 			go func() {
-				_, _ = lease.Do(t.Context(), &calls, time.Hour, func(context.Context) (int, error) {
+				_, _ = lease.Do(t.Context(), &calls, time.Hour, func(context.Context, string) (int, error) {
 					time.Sleep(d)
 					return 0, nil
-				})
+				}, "")
 			}()
 		}
 		synctest.Wait()
@@ -233,9 +233,9 @@ func TestCauseOfContextIsNoReplyOfStore(t *testing.T) {
 	end(fmt.Errorf("part: %w", changed))
 	for range 30_000 { // the reply and the end of the context race
 		var calls lease.Calls
-		_, err := lease.Do(ctx, &calls, time.Minute, func(ctx context.Context) (int, error) {
+		_, err := lease.Do(ctx, &calls, time.Minute, func(ctx context.Context, _ string) (int, error) {
 			return 0, fmt.Errorf("store: %w", context.Cause(ctx))
-		})
+		}, "")
 		if err == nil || errors.Is(err, changed) || !strings.Contains(err.Error(), "part: record has changed") {
 			t.Fatalf("Do returns error %v, want one that has only the text of the cause", err)
 		}
@@ -245,7 +245,7 @@ func TestCauseOfContextIsNoReplyOfStore(t *testing.T) {
 func TestReplyOfStoreIsReturnedAsItIs(t *testing.T) {
 	changed := errors.New("record has changed")
 	var calls lease.Calls
-	_, err := lease.Do(t.Context(), &calls, time.Minute, func(context.Context) (int, error) { return 0, changed })
+	_, err := lease.Do(t.Context(), &calls, time.Minute, func(context.Context, string) (int, error) { return 0, changed }, "")
 	if err != changed {
 		t.Fatalf("Do returns error %v, want %v", err, changed)
 	}

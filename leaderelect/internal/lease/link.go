@@ -1,45 +1,40 @@
 package lease
 
 import (
-	"context"
 	"log/slog"
-	"math"
 	"time"
-
-	"github.com/setpoint-go/setpoint/wait"
 )
 
-// Link connects the slots of a replica with the elector of one of their leases. The store in the Config of that elector
-// carries it: see [Linked]. Users cannot make one.
+// Link connects one of several electors that act as one replica with the code that runs them all.
 type Link struct {
-	// The slots set the following, before leaderelect.New.
+	// That code sets the following, before the elector is made.
 
 	Incarnation string        // of the replica, shared by its electors
 	HeadStart   time.Duration // in RetryPeriods: how long the elector leaves the lease to a preferred successor; 0 is the default
 	Amend       func(*Record) // completes a record before it is written; may be nil
-	Prior       Observation   // the record as it was known before the first read; zero is unknown
-	Unwaited    bool          // a run does not wait for calls of the store that have not returned: the slots call Left
+	Prior       Observation   // the record, as it was observed before the first read of the elector; zero if it was not
+	Persistent  bool          // a store that cannot work does not end a run
 
-	// leaderelect.New sets the following.
+	// Leave takes over the wait for calls of the store that a run leaves behind. If some do not return in time, the error of
+	// wait says so. If Leave is nil, the run itself waits.
+	Leave func(wait func(timeout time.Duration) error)
+
+	// The elector sets the following when it is made.
 
 	Timing
 	Log  *slog.Logger
-	Poll func() time.Duration // the time between two reads of a follower
+	Poll func() time.Duration // returns the time between two reads of a follower
 
 	// Revoke makes the elector drain, release the lease to the given successor, and not take it again. It does not wait, and
 	// may be called again with another successor. Admit undoes it from the next term on.
 	Revoke func(successor string)
 	Admit  func()
 
-	// Left waits for the calls that the last run has left behind. If some do not return in time, the error wraps
-	// leaderelect.ErrStoreStuck. It is set by the run.
-	Left func(timeout time.Duration) error
-
 	// Check returns the error of the leadership and the error of the store.
-	Check func(tolerance time.Duration) (own, store error)
+	Check func() (leadership, store error)
 }
 
-// Timing has the durations of a Config, with its defaults.
+// Timing has the durations of an elector, with their defaults.
 type Timing struct {
 	LeaseDuration, RetryPeriod, RequestTimeout, DrainTimeout time.Duration
 }
@@ -48,20 +43,5 @@ type Timing struct {
 // and the load of the machine, and not on the lease.
 const minGrace = 5 * time.Second
 
-// Patience returns how long a problem may last before a Check reports it: LeaseDuration and the given tolerance.
-func (t Timing) Patience(tolerance time.Duration) time.Duration {
-	return t.LeaseDuration + min(tolerance, math.MaxInt64-t.LeaseDuration)
-}
-
 // Grace returns how long the end of a run waits for calls whose contexts have ended.
 func (t Timing) Grace() time.Duration { return max(t.RequestTimeout, minGrace) }
-
-// Linked is a store that carries a link.
-type Linked interface{ Link() *Link }
-
-// Guard runs a callback in its own goroutine and waits for it. A panic or a runtime.Goexit of the callback becomes an error.
-func Guard(ctx context.Context, f func(context.Context) error) error {
-	var g wait.Group
-	g.Start(ctx, f)
-	return g.Wait()
-}

@@ -49,10 +49,7 @@ func main() {
 
 // run works until ctx ends, and serves at l.
 func run(ctx context.Context, l net.Listener) error {
-	db, err := store.NewMemory(store.MemoryConfig{})
-	if err != nil {
-		return err
-	}
+	db := store.NewMemory(store.MemoryConfig{})
 	sites, err := store.Open(db, "Site", store.Config[Site]{})
 	if err != nil {
 		return err
@@ -72,7 +69,7 @@ func run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	m, err := manager.New(manager.Config{
 		Election: &leaderelect.Config{Store: memlease.New(), Key: "sites"}, // alone, it leads
-	}, c, manager.Func("customers", func(ctx context.Context) error { return change(ctx, sites, cached) }),
+	}, c, manager.Func("customers", func(ctx context.Context) error { return change(ctx, sites) }),
 		manager.At(manager.Outer, manager.Func("http", func(ctx context.Context) error { return serve(ctx, l, mux) })))
 	if err != nil {
 		return err
@@ -96,10 +93,10 @@ func serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 }
 
 // change changes one of three sites every 100 ms.
-func change(ctx context.Context, sites store.Store[Site], cached *store.Informer[Site]) error {
+func change(ctx context.Context, sites store.Store[Site]) error {
 	names := []string{"berlin", "lisbon", "oslo"}
 	for n := 0; ; n++ {
-		_, err := store.CreateOrUpdate(ctx, sites, cached, names[n%len(names)], func(s *store.Object[Site]) error {
+		_, err := store.CreateOrUpdate(ctx, sites, names[n%len(names)], func(s *store.Object[Site]) error {
 			s.Value.Servers = n
 			return nil
 		})

@@ -147,7 +147,7 @@ const loud = `
     - {series: 'setpoint_informer_silent_seconds{informer="sites"}', values: '0+60x40'}
     - {series: 'setpoint_controller_cache_lag_seconds{controller="sites",informer="sites"}', values: '9x40'}
     - {series: 'setpoint_informer_backlog_changes{informer="sites"}', values: '20000x40'}
-    - {series: 'setpoint_store_undecodable_records{kind="Site"}', values: '1x40'}
+    - {series: 'setpoint_informer_unread_objects{informer="sites"}', values: '1x40'}
     - {series: 'setpoint_store_fenced_writes_total{kind="Site"}', values: '0+1x40'}
     - {series: 'setpoint_manager_part_restarts_total{part="sites"}', values: '0+1x40'}
     - {series: 'setpoint_events_dropped_total{recorder="events"}', values: '0+1x40'}`

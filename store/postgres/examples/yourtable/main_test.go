@@ -218,3 +218,41 @@ func TestStatementsOfDocumentationGuard(t *testing.T) {
 		require.NoError(t, do(`UPDATE setpoint.leases SET term = 7`))
 	}
 }
+
+// A leader that is killed between its effect and the commit has done, to the database, nothing: the next leader repeats the effect.
+func TestEffectIsRepeatedAfterKillBeforeCommit(t *testing.T) {
+	url := "postgres://postgres@" + servertest.Postgres(t, "fsync=off").Addr() + "/postgres?sslmode=disable"
+	pool, err := pgxpool.New(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	do := func(sql string) {
+		t.Helper()
+		_, err := pool.Exec(t.Context(), sql)
+		require.NoError(t, err, sql)
+	}
+	do(`CREATE TABLE tenants (name text PRIMARY KEY, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`)
+	do(`INSERT INTO tenants (name, servers) VALUES ('acme', 3)`)
+	require.NoError(t, program(t, "-install", url).Run())
+	lock, err := pool.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), `SELECT FROM tenants FOR UPDATE`)
+	require.NoError(t, err)
+
+	first := start(t, "-lease=2s", url)
+	const line = "acme: from 0 servers to 3"
+	assert.Equal(t, line, first.next(t))
+	require.NoError(t, first.process.Process.Kill()) // its UPDATE waits for the lock, or will
+	second := start(t, "-lease=2s", url)
+	require.NoError(t, lock.Commit(t.Context()))
+	assert.Equal(t, line, second.next(t))
+	require.Eventually(t, func() bool {
+		var running int
+		require.NoError(t, pool.QueryRow(t.Context(), `SELECT running FROM tenants`).Scan(&running))
+		return running == 3
+	}, 30*time.Second, 10*time.Millisecond)
+	require.NoError(t, second.process.Process.Signal(syscall.SIGTERM))
+	for line := range second.lines {
+		t.Errorf("it prints %q, must do nothing twice", line)
+	}
+	require.NoError(t, second.process.Wait())
+}

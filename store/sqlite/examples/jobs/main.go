@@ -54,7 +54,7 @@ func run(ctx context.Context, db *sqlite.Backend, want map[string]Job, lease tim
 		}
 	}
 	cached, err1 := informer.New(jobs, store.Key, informer.Config{Name: "jobs"})
-	leases, err2 := storelease.New(records, storelease.Config{})
+	leases := storelease.New(records, storelease.Config{})
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}

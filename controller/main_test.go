@@ -1,9 +1,0 @@
-package controller_test
-
-import (
-	"testing"
-
-	"github.com/setpoint-go/setpoint/internal/looptest"
-)
-
-func TestMain(m *testing.M) { looptest.Main(m) }

@@ -1,0 +1,124 @@
+package simtest
+
+import (
+	"time"
+)
+
+// touch records that something has happened whose consequences count: a commit, a step of the user, a fault or its end, the start of a
+// process, or news in a cache.
+func (r *run) touch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quiet = time.Now()
+}
+
+// lastTouch is when the last of what touch lists happened.
+func (r *run) lastTouch() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.quiet
+}
+
+// settle runs the systems until nothing is left to do: no key is ready, every cache is up to date, no reconcile is in flight, and no key
+// becomes ready until the horizon.
+func (r *run) settle() {
+	for !r.failed() {
+		if r.turn() {
+			continue
+		}
+		r.idle++
+		if r.thaw(false) {
+			continue
+		}
+		end := r.lastTouch().Add(r.world.Horizon)
+		next := r.next()
+		if next.IsZero() || next.After(end) {
+			if next = end; r.reconciling() {
+				next = r.lastTouch().Add(longest)
+			} else if !r.unsettled() {
+				return
+			}
+			if !time.Now().Before(next) {
+				return
+			}
+		}
+		r.sleep(next)
+	}
+}
+
+// bringBack ends the outages that last until the next step. It returns false if there was none.
+func (r *run) bringBack() (did bool) {
+	for _, s := range r.programs {
+		did = did || s.down
+		s.down = false
+	}
+	return did
+}
+
+// heal ends every fault that lasts. It returns false if there was none.
+func (r *run) heal() bool {
+	did := r.bringBack()
+	for r.thaw(true) {
+		did = true
+	}
+	did = r.noticeLosses(true) || did
+	return r.arrive(true) || did
+}
+
+// thaw ends a lag or a cold start. With all, it also ends a gap whose last change has not come. It returns false if there was none.
+func (r *run) thaw(all bool) bool {
+	if r.warm() {
+		r.touch()
+		return true
+	}
+	for p := range r.processes() {
+		var did bool
+		for _, in := range p.inputs {
+			did = in.thaw(all) || did
+		}
+		if did {
+			r.touch()
+			p.note("its caches catch up")
+			return true
+		}
+	}
+	return false
+}
+
+// next returns when the first delayed key becomes ready, or zero.
+func (r *run) next() (next time.Time) {
+	for p := range r.processes() {
+		for _, l := range p.loops {
+			if t := l.next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
+				next = t
+			}
+		}
+	}
+	return next
+}
+
+// unsettled reports whether something may happen just because time passes, apart from delayed keys.
+func (r *run) unsettled() bool {
+	for p := range r.processes() {
+		if p.driver.unsettled() {
+			return true
+		}
+	}
+	return false
+}
+
+// reconciling reports whether a reconcile is in flight.
+func (r *run) reconciling() bool {
+	for p := range r.processes() {
+		if p.reconciling() {
+			return true
+		}
+	}
+	return false
+}
+
+// failUnlisted fails the run because the source of an input has not listed for the longest time that the run waits.
+func (r *run) failUnlisted(in *input) {
+	r.fail(ruleWorld, "the cache of %s by %s cannot catch up: its source has not polled for %v; set poll.Config.Interval to less",
+		in.kind(), in.p.name, longest)
+}

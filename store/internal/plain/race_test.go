@@ -1,5 +1,0 @@
-//go:build race
-
-package plain_test
-
-const raceEnabled = true

@@ -1,0 +1,88 @@
+package vet
+
+import (
+	"go/ast"
+	"go/types"
+	"strings"
+)
+
+func leadercontext(p *pass) {
+	for _, f := range p.reached(reconcile) {
+		for _, s := range p.leaderless(f) {
+			if s.what == "context.WithoutCancel" {
+				p.report(s.at, "%s keeps this call of a reconcile running after its timeout, and delays the stop: pass the context of the reconcile", s.what)
+				continue
+			}
+			p.report(s.at, "%s lets this call of a reconcile go on without its fence, its deadline, and the stop: pass the context of the reconcile", s.what)
+		}
+		for _, s := range p.callsWith(f, func(e *effects) string { return e.Context }) {
+			p.report(s.at, "%s goes on without the fence, the deadline, and the stop of the reconcile: pass it the context of the reconcile", s.what)
+		}
+	}
+}
+
+// leaderless returns the places in f where a context that is not that of the caller is made and handed to a call.
+func (p *program) leaderless(f *fn) (sites []site) {
+	for _, call := range f.calls {
+		n := p.callee(call)
+		if n.in("context", "Background", "TODO", "WithoutCancel") && p.handed(f, call, n.name == "WithoutCancel") {
+			sites = append(sites, site{call, n.String()})
+		}
+	}
+	return sites
+}
+
+// handed reports whether a context is an argument of a call, by itself or through a variable. A context without a cancellation that gets a
+// timeout of its own is the way to clean up, and is left out.
+func (p *program) handed(f *fn, e ast.Expr, uncanceled bool) bool {
+	switch parent := p.parents[e].(type) {
+	case *ast.ParenExpr:
+		return p.handed(f, parent, uncanceled)
+	case *ast.CallExpr:
+		return parent.Fun != e && !p.apart(parent) && !p.readsOnly(parent) && !(uncanceled && p.limits(parent))
+	case *ast.AssignStmt:
+		for i, rhs := range parent.Rhs {
+			if rhs == e && len(parent.Lhs) == len(parent.Rhs) {
+				if id, ok := parent.Lhs[i].(*ast.Ident); ok {
+					return p.passed(f, p.info.ObjectOf(id), uncanceled)
+				}
+			}
+		}
+	case *ast.ValueSpec:
+		for i, value := range parent.Values {
+			if value == e && i < len(parent.Names) {
+				return p.passed(f, p.info.ObjectOf(parent.Names[i]), uncanceled)
+			}
+		}
+	}
+	return false
+}
+
+// passed reports whether a variable is an argument of a call in f that may do something with a context.
+func (p *program) passed(f *fn, obj types.Object, uncanceled bool) bool {
+	passed, limited := false, false
+	for _, call := range f.calls {
+		for _, arg := range call.Args {
+			id, ok := ast.Unparen(arg).(*ast.Ident)
+			if !ok || p.info.ObjectOf(id) != obj || p.readsOnly(call) || p.apart(call) {
+				continue
+			}
+			passed = true
+			limited = limited || p.limits(call)
+		}
+	}
+	return passed && !(uncanceled && limited)
+}
+
+// limits reports whether a call gives a context a deadline.
+func (p *program) limits(call *ast.CallExpr) bool {
+	return p.callee(call).in("context", "WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause")
+}
+
+// readsOnly reports whether a call takes a context for its values alone, as logs and metrics do.
+func (p *program) readsOnly(call *ast.CallExpr) bool {
+	n := p.callee(call)
+	return p.isLog(call) || strings.HasPrefix(n.pkg, "go.opentelemetry.io/") || strings.HasSuffix(n.pkg, "/log") ||
+		strings.HasPrefix(n.pkg, "go.opencensus.io/") || n.in("context", "WithValue", "AfterFunc") || n.pkg == "log/slog" ||
+		strings.HasSuffix(n.name, "FromContext") || strings.HasSuffix(n.name, "IntoContext") || strings.HasPrefix(n.name, "LoggerFrom")
+}

@@ -1,0 +1,84 @@
+package leadercontext
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"example.com/leadercontext/cloud"
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/store"
+	"github.com/setpoint-go/setpoint/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+type Site struct{}
+
+func wrong(sites store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		if _, err := sites.Delete(context.Background(), key); err != nil { // want `context.Background lets this call of a reconcile go on without its fence, its deadline, and the stop: .*chapter 8`
+			return controller.Result{}, err
+		}
+		c := context.TODO() // want `context.TODO lets`
+		if _, err := sites.Delete(c, key); err != nil {
+			return controller.Result{}, err
+		}
+		func() {
+			sites.Delete(context.WithoutCancel(ctx), key) // want `context.WithoutCancel keeps this call of a reconcile running`
+		}()
+		if err := cloud.Forget(); err != nil { // want `cloud.Forget \(context.Background at cloud.go:9\) goes on without`
+			return controller.Result{}, err
+		}
+		return controller.Result{}, helper(sites, key)
+	}, controller.Config[string]{})
+}
+
+func helper(sites store.Store[Site], key string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // want `context.Background lets`
+	defer cancel()
+	_, err := sites.Delete(ctx, key)
+	return err
+}
+
+type reconciler struct{ client client.Client }
+
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, r.client.Get(context.TODO(), req.Name, nil) // want `context.TODO lets`
+}
+
+func queue(sites store.Store[Site], q *workqueue.Queue[string]) {
+	work := func(ctx context.Context, item workqueue.Item[string]) error {
+		_, err := sites.Delete(context.Background(), item.Key) // want `context.Background lets`
+		return err
+	}
+	q.Run(context.Background(), 1, work) // not a part of the reconcile
+}
+
+func right(sites store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		slog.InfoContext(context.Background(), "a log needs no leader")
+		go sites.Delete(context.Background(), key) // not a part of the reconcile
+		cloud.Later()
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // cleans up, for a limited time
+			defer cancel()
+			sites.Delete(ctx, "lock")
+		}()
+		//setpoint:ignore leadercontext -- the record of the audit must survive the stop
+		_, err := sites.Delete(context.Background(), key)
+		return controller.Result{}, err
+	}, controller.Config[string]{})
+	sites.Delete(context.Background(), "at start")
+}
+
+func ignoredWithoutReason(sites store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		_, err := sites.Delete(context.Background(), key) //setpoint:ignore leadercontext // want `context.Background lets`
+		if err != nil {
+			return controller.Result{}, err
+		}
+		_, err = sites.Delete(context.Background(), key) //setpoint:ignore swallowed -- another analyzer // want `context.Background lets`
+		return controller.Result{}, err
+	}, controller.Config[string]{})
+}

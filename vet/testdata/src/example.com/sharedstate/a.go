@@ -1,0 +1,101 @@
+package sharedstate
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/workqueue"
+	kcontroller "sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+var total int
+
+func wrong(workers int, q *workqueue.Queue[string]) error {
+	var count int
+	seen := make(map[string]bool)
+	var err error
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		count++          // want `count is shared by the reconciles of all keys, which write it concurrently without a lock, .*chapter 10`
+		seen[key] = true // want `seen is shared`
+		delete(seen, "") // want `seen is shared`
+		total = count    // want `total is shared`
+		func() {
+			err = ctx.Err() // want `err is shared`
+		}()
+		return controller.Result{}, err
+	}, controller.Config[string]{Workers: 4})
+	q.Run(context.Background(), workers, func(ctx context.Context, item workqueue.Item[string]) error {
+		seen[item.Key] = true // want `seen is shared`
+		return nil
+	})
+	s := &sites{}
+	controller.New("sites", s.sync, controller.Config[string]{Workers: workers})
+	return err
+}
+
+type sites struct {
+	last  string
+	mu    sync.Mutex
+	names map[string]bool
+	inner struct{ n int }
+}
+
+func (s *sites) sync(ctx context.Context, key string) (controller.Result, error) {
+	s.last = key // want `s.last is shared`
+	s.inner.n++  // want `s.inner.n is shared`
+	s.remember(key)
+	s.count(key)
+	local := &sites{}
+	local.count(key)
+	return controller.Result{}, nil
+}
+
+func (s *sites) remember(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names[key] = true
+}
+
+func (s *sites) count(key string) {
+	s.names[key] = true // want `s.names is shared`
+}
+
+type reconciler struct{ last string }
+
+func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.last = req.Name // want `r.last is shared`
+	return reconcile.Result{}, nil
+}
+
+func options(n int) any { return kcontroller.Options{MaxConcurrentReconciles: n} }
+
+func right(q *workqueue.Queue[string]) {
+	var count int
+	var atomically atomic.Int64
+	var mu sync.Mutex
+	var once sync.Once
+	seen := make(map[string]bool)
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		count++ // one worker
+		return controller.Result{}, nil
+	}, controller.Config[string]{})
+	q.Run(context.Background(), 1, func(ctx context.Context, item workqueue.Item[string]) error {
+		count++ // one worker
+		return nil
+	})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		atomically.Add(1)
+		mu.Lock()
+		seen[key] = true
+		mu.Unlock()
+		once.Do(func() { count = 1 })
+		local := make(map[string]bool)
+		local[key] = true
+		ctx = context.WithValue(ctx, key, 1)
+		key = ""
+		return controller.Result{}, ctx.Err()
+	}, controller.Config[string]{Workers: 4})
+}
