@@ -13,7 +13,7 @@ import (
 // Hooks feed counters and histograms.
 func ExampleHooks() {
 	elector, err := leaderelect.New(leaderelect.Config{
-		Store:            memlease.New(),
+		Store:            struct{ leaderelect.LeaseStore }{memlease.New()}, // hides the watch, whose reports replace reads or cause them
 		Key:              "shop",
 		Logger:           slog.New(slog.DiscardHandler),
 		OnStartedLeading: func(context.Context, *leaderelect.Leadership) error { return nil },
