@@ -7,9 +7,13 @@ type KeyFunc[K comparable, T any] func(T) K
 
 // Tombstone reports that an object was deleted. If FinalStateUnknown is true, the deletion was missed and found later by comparison. Then
 // Object is the last state that was seen, which may not be the last state that existed.
+//
+// The last state can differ in more than its version from all that were reported: one write can change an object and delete it, or move it out
+// of a source that filters. Code that computes something from a deleted object, such as its owner, needs both Previous and Object.
 type Tombstone[K comparable, T any] struct {
 	Key               K
 	Object            T
+	Previous          T // the last state that an informer's handler got before; not set by other code that reports tombstones
 	FinalStateUnknown bool
 }
 

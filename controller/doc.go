@@ -28,9 +28,9 @@
 //     its reconcile is reconciled again. Adds may be merged.
 //  3. No reconcile of a Run begins before each informer ([Controller.Informers]) has its first list and the watches have tried to map all
 //     objects in it.
-//  4. An update maps both the old and the new object, a deletion the last known object. An event adds no key twice. A mapping that failed
-//     is retried until it succeeds, also in the next Run, with each later state of the object (up to 100). Initial lists and resyncs
-//     wait behind changes.
+//  4. An update maps both the old and the new object, a deletion the last object that the watch has seen and the
+//     final one. An event adds no key twice. A mapping that failed is retried until it succeeds, also in the next Run, with each later
+//     state of the object (up to 100). Initial lists and resyncs wait behind changes.
 //  5. A key that failed, panicked, or timed out is retried until it succeeds or is parked. [FromContext] returns the attempt, the time of
 //     the first failure, and the reasons for the adds; [Logger] logs them. A Goexit costs no worker. Its own writes to a store bring it back
 //     no earlier ([Outcome]).

@@ -190,7 +190,8 @@ func newFeed[K, S comparable, T any](
 			},
 			OnResync: func(obj T) { report(inf.Key(obj), event[T]{what: repeated, new: obj, lane: o.lane()}) },
 			OnDelete: func(t cache.Tombstone[S, T]) {
-				e := event[T]{what: deleted, old: t.Object, finalUnknown: t.FinalStateUnknown, lane: laneOf(t.Object, t.Object)}
+				// The last write may have changed the object and ended it, so both states count, as in an update.
+				e := event[T]{what: deleted, old: t.Previous, new: t.Object, finalUnknown: t.FinalStateUnknown, lane: laneOf(t.Object, t.Object)}
 				if !t.FinalStateUnknown { // else the object is that of an earlier write
 					e.trace = traceOf(o, t.Object)
 				}
@@ -341,11 +342,7 @@ func changeOf[S comparable, T any](clock reconcile.Clock, src S, e *event[T]) ch
 	if e.what == updated {
 		c.before = versionOf(e.old)
 	}
-	if c.deleted {
-		c.version = versionOf(e.old)
-	} else {
-		c.version = versionOf(e.new)
-	}
+	c.version = versionOf(e.new)
 	if c.version == 0 || e.what == updated && c.before == 0 {
 		return change{}
 	}
@@ -406,12 +403,12 @@ type event[T any] struct {
 	old, new     T      // zero if there is none
 	trace        string // the trace context of the change; empty if there is none
 	lane         Lane
-	finalUnknown bool // the object is deleted, and old is not its final state
+	finalUnknown bool // the object is deleted, and new is not its final state
 }
 
-// hasOld and hasNew report whether there is an old and a new state.
+// hasOld and hasNew report whether there is an old and a new state. A deletion has the last state as its new one, if that is known.
 func (e event[T]) hasOld() bool { return e.what == updated || e.what == deleted }
-func (e event[T]) hasNew() bool { return e.what != deleted }
+func (e event[T]) hasNew() bool { return e.what != deleted || !e.finalUnknown }
 
 // eventType is what has happened to an object.
 type eventType int

@@ -126,6 +126,79 @@ func TestOwnsAddsOwnersOfOneKind(t *testing.T) {
 	})
 }
 
+// The last write of an object may move it to another owner and end it for the watch at once. Its former owner matters all the same.
+func TestFormerOwnerIsReconciledIfLastWriteChangesOwner(t *testing.T) {
+	owned := func(by string) []store.OwnerRef {
+		return []store.OwnerRef{{Ref: store.Ref{Kind: "Parent", Key: by, UID: by}, Controller: true}}
+	}
+	active := func(o store.Object[string]) bool { return o.Labels["state"] == "active" }
+	owns := func(inf *informer.Informer[string, store.Object[string]]) controller.Input[string] {
+		return controller.Owns(inf, "Parent")
+	}
+	watches := func(inf *informer.Informer[string, store.Object[string]]) controller.Input[string] {
+		return controller.Watches(inf, func(_ context.Context, o store.Object[string]) ([]string, error) {
+			return []string{o.Owners[0].Key}, nil
+		})
+	}
+	for name, test := range map[string]struct {
+		source  func(store.Store[string]) informer.ListWatcher[store.Object[string]]
+		input   func(*informer.Informer[string, store.Object[string]]) controller.Input[string]
+		deletes bool
+	}{
+		"it leaves a Filter": {
+			func(s store.Store[string]) informer.ListWatcher[store.Object[string]] {
+				return informer.Filter(s, active)
+			}, owns, false,
+		},
+		"it leaves a Filter, with a mapper": {
+			func(s store.Store[string]) informer.ListWatcher[store.Object[string]] {
+				return informer.Filter(s, active)
+			}, watches, false,
+		},
+		"it is no longer Selected": {
+			func(s store.Store[string]) informer.ListWatcher[store.Object[string]] {
+				return store.Selected(s, store.Selector{Labels: []store.Requirement{{Label: "state", Values: []string{"active"}}}})
+			}, owns, false,
+		},
+		"it loses its last finalizer": {
+			func(s store.Store[string]) informer.ListWatcher[store.Object[string]] { return s }, owns, true,
+		},
+		"it loses its last finalizer, with a mapper": {
+			func(s store.Store[string]) informer.ListWatcher[store.Object[string]] { return s }, watches, true,
+		},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			children, err := store.Open[string](store.NewMemory(store.MemoryConfig{}), "Child", store.Config[string]{})
+			require.NoError(t, err)
+			inf := must(informer.New(test.source(children), store.Key, informer.Config{}))
+			looptest.Start(t, inf.Run)
+			c, reports := newController(t, controller.Config[string]{}, noop, test.input(inf))
+			looptest.Start(t, c.Run)
+			child, err := children.Create(t.Context(), store.Object[string]{
+				Key: "a", Owners: owned("x"), Labels: map[string]string{"state": "active"}, Finalizers: []string{"test"},
+			})
+			require.NoError(t, err)
+			if test.deletes {
+				child, err = children.Delete(t.Context(), "a")
+				require.NoError(t, err)
+			}
+			synctest.Wait()
+			reports.Take()
+
+			child.Owners, child.Labels = owned("y"), nil
+			if test.deletes {
+				child.Finalizers = nil
+			}
+			_, err = children.Update(t.Context(), child)
+			require.NoError(t, err)
+			synctest.Wait()
+			_, cached := inf.Get("a")
+			assert.False(t, cached)
+			assert.Contains(t, keysOf(reports.Take()), "x")
+		})
+	}
+}
+
 func TestHandlesAddsOnlyHandlersKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSource(object{Key: "a"}, object{Key: "b", Value: 1})

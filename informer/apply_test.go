@@ -113,7 +113,8 @@ func TestDeletionWithKeyOnlyHasCachedState(t *testing.T) {
 				synctest.Wait()
 				src.Delete("a")
 				synctest.Wait()
-				assert.Equal(t, []cache.Tombstone[string, site]{{Key: "a", Object: site{Name: "a", Rev: 1}, FinalStateUnknown: true}}, got)
+				last := site{Name: "a", Rev: 1}
+				assert.Equal(t, []cache.Tombstone[string, site]{{Key: "a", Object: last, Previous: last, FinalStateUnknown: true}}, got)
 				assert.Zero(t, in.Indexer().Len())
 			})
 		})

@@ -13,7 +13,7 @@ import (
 // If an update moves an object out of the filter, the event is a deletion with the new state. The filter has no memory, so that a watch can
 // begin at any version. This has two effects. The deletion is reported whether or not the object passed before. An update that moves an
 // object into the filter is reported as Modified, not Added. An [Informer] knows which objects passed, so its cache and its handlers are
-// exact. Code that reads the watch directly must track this itself.
+// exact, and a deletion also has the state that passed: see [cache.Tombstone]. Code that reads the watch directly must track this itself.
 //
 // Objects that cannot be read pass every filter, because keep cannot judge them: see [List].Unread and [Unreadable].
 //

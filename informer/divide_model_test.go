@@ -839,7 +839,7 @@ func (v *plotView) onDelete(tomb cache.Tombstone[string, plot]) {
 		v.complain("OnDelete of %v, but %v is known (%t)", tomb, known, ok)
 		return
 	}
-	if p.Rev < known.Rev && v.src.restores == 0 {
+	if p.Rev < known.Rev && v.src.restores == 0 || tomb.Previous != known {
 		v.complain("OnDelete of %v, but %v is known", tomb, known)
 	}
 	v.changesFrom(p)

@@ -35,7 +35,7 @@ type Handler[K comparable, T any] struct {
 	// OnDelete is called when an object was deleted. The tombstone has the object's last state, or, if FinalStateUnknown, the last state that
 	// was seen before the deletion was missed. The handler may never have been called for that state. It may even be the state of another
 	// object, which replaced the reported one while no watch was open. If that state does not pass the Filter, the object left the filter
-	// before it was deleted, and the tombstone has the last reported state.
+	// before it was deleted, and the tombstone has the last reported state. The tombstone's Previous is always the last reported state.
 	OnDelete func(cache.Tombstone[K, T])
 
 	// OnDrop is called when an object has left the cache because its slot was dropped, with the last reported state: see [Informer.Drop]. The

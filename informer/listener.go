@@ -384,9 +384,9 @@ func (l *listener[K, T]) callFor(it *item[K, T]) {
 			h.OnDrop(it.reported.object)
 		}
 	case h.OnDelete != nil:
-		tombstone := cache.Tombstone[K, T]{Key: it.key, Object: it.final, FinalStateUnknown: it.missed}
+		tombstone := cache.Tombstone[K, T]{Key: it.key, Object: it.final, Previous: it.reported.object, FinalStateUnknown: it.missed}
 		if left {
-			tombstone = cache.Tombstone[K, T]{Key: it.key, Object: it.reported.object}
+			tombstone.Object, tombstone.FinalStateUnknown = it.reported.object, false
 		}
 		l.count("OnDelete")
 		h.OnDelete(tombstone)

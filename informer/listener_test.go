@@ -257,6 +257,7 @@ func (w *listening) delete(d cache.Tombstone[int, object]) {
 	w.calls, w.tail, w.deleted = w.calls+1, true, d.Key
 	last, reported := w.state[d.Key]
 	assert.True(w.t, reported, "delete of %v", d)
+	assert.Equal(w.t, last, d.Previous)
 	assert.Equal(w.t, last.Life, d.Object.Life)
 	assert.GreaterOrEqual(w.t, d.Object.Rev, last.Rev)
 	assert.True(w.t, w.passes(d.Object))
