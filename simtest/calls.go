@@ -143,11 +143,14 @@ func (r *run) park(h *held) {
 		p.note("FAULT the call takes %v", takes)
 	}
 	for end := time.Now().Add(takes); !r.failed(); {
-		for !r.failed() && (r.turn() || r.warm()) {
+		for !r.failed() && (r.turn() || r.warm() || r.thawLate()) {
 		}
 		next := r.next()
 		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
 			next = end
+		}
+		if late := r.nextLate(); !late.IsZero() && late.Before(next) {
+			next = late
 		}
 		if !time.Now().Before(end) {
 			break

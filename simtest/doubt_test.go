@@ -313,6 +313,43 @@ func TestStepRestartsCountOfLag(t *testing.T) {
 	}
 }
 
+// A lag that needs more reconciles than MaxReconciles is ended. The program may then need even more to remove what it has made.
+func TestRepairAfterLongLagIsNoChurn(t *testing.T) {
+	most := 0
+	f := replay(t, func() simtest.World {
+		removed := 0
+		w := watchBoth(controller.Config[string]{}, func(ctx context.Context, b stores, key string) error {
+			a, ok := b.from.Get("a")
+			o, there := b.to.Get("b")
+			made := o.Value.N
+			most = max(most, made)
+			switch {
+			case !ok || !there || key == "a":
+				return nil
+			case a.Value.N == 1 && made == 0: // the gap begins
+				return errors.Join(set(ctx, b.froms, "a", 3), set(ctx, b.tos, "b", 1))
+			case a.Value.N == 1:
+				return set(ctx, b.tos, "b", made+1)
+			case made == 1:
+				return put(ctx, b.tos, "c", 0)
+			}
+			if removed++; removed%3 > 0 {
+				return put(ctx, b.tos, "c", removed)
+			}
+			return set(ctx, b.tos, "b", made-1)
+		})
+		w.Steps = []simtest.Step{w.Steps[0], {Name: "begin", Do: func(ctx context.Context, user *simtest.User) error {
+			return put(ctx, simtest.Open[number](user, "to"), "b", 0)
+		}}}
+		w.Goal = func(*simtest.View) error { return nil }
+		w.MaxReconciles = 150
+		return w
+	}, "gap(s from/a#2 to 9)")
+	require.NotNil(t, f)
+	require.Equal(t, simtest.Advisory, f.Severity, f.Problem)
+	require.Greater(t, most, 130)
+}
+
 // twoWorkers is a world in which a reconcile begins before the cache shows the write of another: the system creates objects whose names begin with
 // to/a and to/b, and end with the number of the reconcile.
 func twoWorkers(trusted bool) simtest.World {

@@ -266,6 +266,16 @@ func (in *input) isIdle(ctx context.Context) bool {
 	}
 }
 
+// fairUntil returns until when a lag may last, or zero if there is none. A gap may last longer: its watch is broken.
+func (in *input) fairUntil() time.Time {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.frozen || in.gap {
+		return time.Time{}
+	}
+	return in.since.Add(fairTime)
+}
+
 // unfair returns why the input lags for longer than real caches do, or "".
 func (in *input) unfair() string {
 	in.mu.Lock()

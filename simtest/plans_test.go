@@ -65,6 +65,28 @@ func TestRetryAfterLongFaultCounts(t *testing.T) {
 		"hangs", "FAULT the request is lost", "s.1 update to/a")
 }
 
+// Caches catch up within a minute, also while another system hangs for longer.
+func TestHangOfOneSystemDoesNotHoldUpCachesOfAnother(t *testing.T) {
+	inModes(t, func(t *testing.T, mode string) {
+		world := inMode(mode, func() simtest.World {
+			w := led()
+			other := systemOf(func(env *simtest.Env) []simtest.Part {
+				_, from := simtest.Mirror[number](env, "from")
+				others := simtest.Open[number](env, "other")
+				return []simtest.Part{loopOf("other", from, just(func(ctx context.Context, key string) error {
+					_, err := others.Get(ctx, key)
+					return ignore(err, store.ErrNotFound)
+				}))}
+			})
+			other.Name = "other"
+			w.Systems = append(w.Systems, other)
+			return w
+		})
+		inOrder(t, simtest.Timeline(t, world, "travel(s create to/a#1 back 1) pause(other get other/a#1)"),
+			"FAULT it starts, and its caches begin at version 1", "other.1 FAULT it hangs for 11m13s", "1m0s s.2 its cache of from catches up", "11m14s user STEP change")
+	})
+}
+
 // Three faults together break this world, and no two of them do.
 func TestRandomPlansHaveMoreFaults(t *testing.T) {
 	world := func(budget time.Duration) func() simtest.World {

@@ -85,6 +85,32 @@ func (r *run) thaw(all bool) bool {
 	return false
 }
 
+// thawLate ends each lag that has lasted for fairTime, although a process hangs: the caches of others do not wait for it. It returns false if there
+// was none.
+func (r *run) thawLate() (did bool) {
+	for p := range r.processes() {
+		for _, in := range p.inputs {
+			if at := in.fairUntil(); !at.IsZero() && !time.Now().Before(at) && in.thaw(false) {
+				p.note("its cache of %s catches up", in.kind())
+				did = true
+			}
+		}
+	}
+	return did
+}
+
+// nextLate returns when thawLate has something to do next, or zero.
+func (r *run) nextLate() (next time.Time) {
+	for p := range r.processes() {
+		for _, in := range p.inputs {
+			if at := in.fairUntil(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+				next = at
+			}
+		}
+	}
+	return next
+}
+
 // next returns when the first delayed key becomes ready, or zero.
 func (r *run) next() (next time.Time) {
 	for p := range r.processes() {

@@ -53,6 +53,7 @@ type run struct {
 	view       *View          // of each call of Always and Goal
 	began      time.Time
 	reconciles int    // since the last step of the user, or since the end of a fault
+	healed     bool   // that fault was ended, because it made the systems busy
 	begun      int    // steps of the user
 	step       int    // the index of the step that begins next
 	taken      []bool // by index: the step came early
@@ -65,7 +66,8 @@ type run struct {
 	retried    map[string]int // the keys that had one more attempt at the end, with one more than the number of faults until then
 	resumed    time.Time      // when the last process that a fault has made hang went on
 	wake       chan struct{}  // ends a sleep; of capacity 1
-	made       atomic.Int64   // calls since the last step of the user, the end of a fault, or a sleep
+	made       atomic.Int64   // calls since the last write, step of the user, end of a fault, or sleep
+	writes     atomic.Int64   // writes since the last step of the user, end of a fault, or sleep
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -301,6 +303,8 @@ func (r *run) commit(actor, kind, key string, next backend.Record) backend.Recor
 	r.changes[c.object]++
 	if actor != userActor {
 		r.commits++
+		r.writes.Add(1)
+		r.made.Store(0)
 	}
 	nth := r.changes[c.object]
 	r.mu.Unlock()
@@ -479,7 +483,7 @@ func (r *run) work() bool {
 
 // sleep lets time pass until something waits for the run, or until the given time.
 func (r *run) sleep(until time.Time) {
-	r.made.Store(0)
+	r.timePasses()
 	timer := time.NewTimer(max(time.Until(until), time.Nanosecond))
 	defer timer.Stop()
 	select {

@@ -138,13 +138,13 @@ func TestEndlessCallsAreALoop(t *testing.T) {
 		calls  calls
 		part   bool
 		broken simtest.Rule
-		writes string
+		does   string
 	}{
-		"a reconcile reads":   {get, false, "hot-loop", "0"},
-		"a reconcile reports": {report, false, "hot-loop", "0"},
-		"a reconcile writes":  {write, false, "churn", "500"},
-		"a part reads":        {get, true, "hot-loop", "0"},
-		"a part writes":       {write, true, "churn", "500"},
+		"a reconcile reads":   {get, false, "hot-loop", "1000 calls without a write"},
+		"a reconcile reports": {report, false, "hot-loop", "1000 calls without a write"},
+		"a reconcile writes":  {write, false, "churn", "100 writes while no time passes"},
+		"a part reads":        {get, true, "hot-loop", "1000 calls without a write"},
+		"a part writes":       {write, true, "churn", "100 writes while no time passes"},
 	} {
 		inModes(t, func(t *testing.T, mode string) {
 			f := simtest.Replay(t, func() simtest.World {
@@ -170,10 +170,37 @@ func TestEndlessCallsAreALoop(t *testing.T) {
 			}, nil)
 			require.NotNil(t, f, name)
 			require.Equal(t, c.broken, f.Rule, name)
-			require.Equal(t, "without any fault: s does not become quiet: 1000 calls with "+c.writes+" writes, and there is still work", f.Problem, name)
+			require.Equal(t, "without any fault: s does not become quiet: "+c.does+", and there is still work", f.Problem, name)
 			inOrder(t, f.Timeline, "s.1 ends: it makes call after call")
 		})
 	}
+}
+
+// A large cleanup makes many calls for each write, and ends.
+func TestLargeCleanupIsNoLoop(t *testing.T) {
+	inModes(t, func(t *testing.T, mode string) {
+		var made int
+		require.Nil(t, simtest.Replay(t, func() simtest.World {
+			w := spinWorld(mode, func(env *simtest.Env, from *store.Informer[number]) []simtest.Part {
+				return []simtest.Part{loopOf("c", from, just(func(ctx context.Context, _ string) error {
+					for made = 0; changed(from) && made < 3000; made += 300 {
+						for range 300 {
+							if _, err := simtest.Open[number](env, "from").Get(ctx, "a"); err != nil {
+								return ignore(err, store.ErrNotFound)
+							}
+						}
+						if err := put(ctx, simtest.Open[number](env, "to"), "a", made+1); err != nil {
+							return err
+						}
+					}
+					return nil
+				}))}
+			})()
+			w.MaxReconciles = 10
+			return w
+		}, nil))
+		require.Equal(t, 3000, made)
+	})
 }
 
 // A part that polls at any rate lets time advance.

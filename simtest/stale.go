@@ -10,8 +10,15 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// callsPerReconcile is how many calls may be made for each reconcile that may, if no time passes.
-const callsPerReconcile = 100
+// While no time passes, this many calls may be made without a write, and this many writes in all, for each reconcile of World.MaxReconciles.
+const (
+	callsPerReconcile  = 100
+	writesPerReconcile = 10
+)
+
+// reconcilesToRepair is how many reconciles may follow for each of World.MaxReconciles that went wrong because a cache lagged, or a process was
+// down: each may have created an object that several reconciles remove.
+const reconcilesToRepair = 5
 
 // reads is what a reconcile could read: the versions of its caches when it began, and what it has read from the store itself.
 type reads struct {
@@ -152,10 +159,11 @@ func (r *run) unfair() string {
 
 // calm restarts the count of how long the systems are busy.
 func (r *run) calm() {
+	r.healed = false
 	r.mu.Lock()
 	r.reconciles, r.commits = 0, 0
 	r.mu.Unlock()
-	r.made.Store(0)
+	r.timePasses()
 	for p := range r.processes() {
 		for _, in := range p.inputs {
 			in.calm()
@@ -163,45 +171,60 @@ func (r *run) calm() {
 	}
 }
 
+// timePasses restarts the counts of what happens while no time passes.
+func (r *run) timePasses() {
+	r.made.Store(0)
+	r.writes.Store(0)
+}
+
 // countReconciles counts the reconciles that a process begins. It returns true if they are too many: the system does not become quiet. If
 // that needs a lasting lag of a cache, or a process that is down, it ends that fault. Otherwise, the run has failed.
 func (r *run) countReconciles(p *process, n int) (tooMany bool) {
-	if r.reconciles += n; r.reconciles <= r.world.MaxReconciles {
+	most := r.world.MaxReconciles
+	if r.healed {
+		most *= reconcilesToRepair
+	}
+	if r.reconciles += n; r.reconciles <= most {
 		return false
 	}
-	problem := r.neverQuiet(p, "reconciles", r.world.MaxReconciles)
+	problem := r.neverQuiet(p, most)
 	if unfair := r.unfair(); unfair != "" && r.heal() {
 		problem.about, problem.text = "unfair", problem.text+"; "+unfair
 		r.advise(problem)
 		r.calm()
+		r.healed = true
 	} else {
 		r.fail(problem.rule, "%s", problem.text)
 	}
 	return true
 }
 
-// neverQuiet returns what is wrong with a process that has done something n times and goes on.
-func (r *run) neverQuiet(p *process, what string, n int) problem {
+// neverQuiet returns what is wrong with a process that has begun too many reconciles and goes on.
+func (r *run) neverQuiet(p *process, most int) problem {
 	r.mu.Lock()
 	commits := r.commits
 	r.mu.Unlock()
 	broken := ruleChurn
-	if commits < n/100 {
+	if commits < most/100 {
 		broken = ruleHotLoop
 	}
 	return problem{rule: broken, text: fmt.Sprintf(
-		"%s does not become quiet: %d %s with %d writes, and there is still work", p.program.Name, n, what, commits)}
+		"%s does not become quiet: %d reconciles with %d writes, and there is still work", p.program.Name, most, commits)}
 }
 
 // countCall counts a call. If a process makes call after call, it fails the run and ends the process: neither the reconcile nor the
 // part in the background ends otherwise, and no fault with it.
 func (p *process) countCall() {
-	most := callsPerReconcile * p.run.world.MaxReconciles
-	if p.run.made.Add(1) <= int64(most) {
+	calls := callsPerReconcile * p.run.world.MaxReconciles
+	writes := writesPerReconcile * p.run.world.MaxReconciles
+	switch {
+	case p.run.made.Add(1) > int64(calls):
+		p.run.fail(ruleHotLoop, "%s does not become quiet: %d calls without a write, and there is still work", p.program.Name, calls)
+	case p.run.writes.Load() > int64(writes):
+		p.run.fail(ruleChurn, "%s does not become quiet: %d writes while no time passes, and there is still work", p.program.Name, writes)
+	default:
 		return
 	}
-	problem := p.run.neverQuiet(p, "calls", most)
-	p.run.fail(problem.rule, "%s", problem.text)
 	p.die("ends: it makes call after call")
 	p.enter()
 }

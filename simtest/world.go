@@ -58,7 +58,8 @@ type World struct {
 	Horizon time.Duration
 
 	// MaxReconciles is how many reconciles may follow a step or a fault before the system counts as one that never becomes quiet. The
-	// same holds for 100 times as many calls of the Env while no time passes. Defaults to 1000.
+	// same holds if no time passes for 100 times as many calls of the Env without a write, or for 10 times as many writes. If
+	// a cache lags, or a process is down, that fault ends then, and 5 times as many reconciles may repair what was done. Defaults to 1000.
 	MaxReconciles int
 
 	// Pairs is how many pairs of faults are tried after all single ones. A negative number means none. Defaults to 200.
