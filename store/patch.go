@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/setpoint-go/setpoint/internal/ended"
+	"github.com/setpoint-go/setpoint/internal/statustag"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -18,6 +21,9 @@ import (
 // Patch may call change several times, each time with a fresh object, so change must have no other effects. Patch ignores changes of Key,
 // UID, and Version. If change returns an error, Patch writes nothing and returns that error unchanged.
 //
+// An Update leaves the status as it is. If change does nothing but set fields of the status, other than to zero, Patch returns an error that wraps
+// [ErrInvalid]: use [PatchStatus].
+//
 // Each write checks the preconditions. If one of them can never hold again, Patch returns the conflict at once.
 func Patch[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
@@ -25,7 +31,8 @@ func Patch[T any](
 	return patch(ctx, s, key, opUpdate, s.Update, change, pre)
 }
 
-// PatchStatus is [Patch] with UpdateStatus: it writes the status and ignores all other changes.
+// PatchStatus is [Patch] with UpdateStatus: it writes the status and ignores all other changes. If change makes only others, PatchStatus returns an
+// error that wraps [ErrInvalid].
 func PatchStatus[T any](
 	ctx context.Context, s Store[T], key string, change func(*Object[T]) error, pre ...Precondition,
 ) (Object[T], error) {
@@ -57,12 +64,41 @@ func patch[T any](
 		}
 		next.Key, next.UID, next.Version = read.Key, read.UID, read.Version
 		result, err = do(ctx, next, pre...)
+		if err == nil && result.Version == read.Version {
+			final = lost(op, &read, &next)
+		}
 		return err
 	})
 	if err = cmp.Or(final, ended.Err(ctx, err, answers)); err != nil {
 		return Object[T]{}, err
 	}
 	return result, nil
+}
+
+// lost returns an error if op, which has written nothing, has ignored what the caller changed. A field of the status that is zero may be one that the
+// caller has left out of a whole Value.
+func lost[T any](op string, read, next *Object[T]) error {
+	status, err := statustag.Of(reflect.TypeFor[T]())
+	if err != nil || status == nil {
+		return err
+	}
+	fail := func(what, use string) error {
+		return failed(op, read.Kind, read.Key, fmt.Errorf("%w: %s changed, which %s does not write: use %s", ErrInvalid, what, op, use))
+	}
+	old, now := reflect.ValueOf(&read.Value).Elem(), reflect.ValueOf(&next.Value).Elem()
+	if op == opUpdate {
+		for _, at := range status {
+			if f := now.FieldByIndex(at); !f.IsZero() && !reflect.DeepEqual(old.FieldByIndex(at).Interface(), f.Interface()) {
+				return fail(fmt.Sprintf("only the status (%s)", old.Type().FieldByIndex(at).Name), "PatchStatus")
+			}
+		}
+		return nil
+	}
+	rest := next.Value
+	if status.Set(reflect.ValueOf(&rest), reflect.ValueOf(&read.Value)); !reflect.DeepEqual(read.Value, rest) {
+		return fail("only what is not status", "Patch")
+	}
+	return nil
 }
 
 // patchBackoff spreads out concurrent writers of one object. A read and a write take less than the first pause, and the jitter of each
@@ -76,7 +112,7 @@ func patchBackoff() wait.Backoff {
 //
 // CreateOrUpdate may call change several times, each time with a fresh object. If the object does not exist yet, its UID is empty. Changes
 // of Key, UID, and Version are ignored. An Update leaves the status as it is; a Create stores it. If change returns an error,
-// CreateOrUpdate writes nothing and returns that error unchanged.
+// CreateOrUpdate writes nothing and returns that error unchanged. A change of nothing but the status is an error, as in [Patch].
 //
 // CreateOrUpdate takes no preconditions, because none fits both a creation and an update. Each write carries the fence of ctx. If the
 // outcome is unknown, call CreateOrUpdate again.

@@ -212,3 +212,49 @@ func TestFailedReadInPatchWritesNothing(t *testing.T) {
 		assert.Empty(t, s.Writes())
 	})
 }
+
+// A change that the write ignores is lost. If there is no other change, the caller has taken the wrong function.
+func TestPatchRefusesChangeThatItCannotWrite(t *testing.T) {
+	type site struct {
+		Servers int
+		Running int    `store:"status"`
+		Problem string `store:"status"`
+	}
+	type patch func(context.Context, store.Store[site], string, func(*store.Object[site]) error, ...store.Precondition) (store.Object[site], error)
+	for name, test := range map[string]struct {
+		patch  patch
+		change func(*site)
+		says   string
+	}{
+		"Patch of status":                         {store.Patch[site], func(s *site) { s.Running = 2 }, "only the status (Running) changed, which update does not write: use PatchStatus"},
+		"Patch of both":                           {store.Patch[site], func(s *site) { s.Servers, s.Running = 2, 2 }, ""},
+		"Patch without a change":                  {store.Patch[site], func(*site) {}, ""},
+		"Patch with the value that it wants":      {store.Patch[site], func(s *site) { *s = site{Servers: 1} }, ""},
+		"PatchStatus of what is not status":       {store.PatchStatus[site], func(s *site) { s.Servers = 2 }, "only what is not status changed, which update status does not write: use Patch"},
+		"PatchStatus of both":                     {store.PatchStatus[site], func(s *site) { s.Servers, s.Running = 2, 2 }, ""},
+		"PatchStatus without a change":            {store.PatchStatus[site], func(*site) {}, ""},
+		"CreateOrUpdate keeps a status it had":    {createOrUpdate[site], func(s *site) { *s = site{Servers: 1} }, ""},
+		"CreateOrUpdate of status":                {createOrUpdate[site], func(s *site) { s.Problem = "none" }, "only the status (Problem) changed, which update does not write: use PatchStatus"},
+		"PatchStatus to the status that is there": {store.PatchStatus[site], func(s *site) { s.Running = 1 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sites := open[site](t, store.NewMemory(store.MemoryConfig{}), "Site")
+			_, err := sites.Create(t.Context(), store.Object[site]{Key: "berlin", Value: site{1, 1, "slow"}})
+			require.NoError(t, err)
+			_, err = test.patch(t.Context(), sites, "berlin", func(o *store.Object[site]) error { test.change(&o.Value); return nil })
+			if test.says == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, store.ErrInvalid)
+			require.ErrorContains(t, err, test.says)
+			require.ErrorContains(t, err, "berlin")
+		})
+	}
+}
+
+func createOrUpdate[T any](
+	ctx context.Context, s store.Store[T], key string, change func(*store.Object[T]) error, _ ...store.Precondition,
+) (store.Object[T], error) {
+	return store.CreateOrUpdate(ctx, s, key, change)
+}
