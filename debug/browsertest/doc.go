@@ -1,5 +1,5 @@
 // Package browsertest opens the live page in a headless Chromium, for its tests and for the command screenshots, which takes the pictures
-// of the documentation. It speaks the DevTools protocol over a pipe.
+// of the documentation.
 //
 //	go test ./debug/browsertest                                           # every page, in light, dark, and on a phone
 //	go run -trimpath ./debug/browsertest/screenshots -dir docs/screenshots   # the pictures

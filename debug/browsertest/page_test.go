@@ -97,7 +97,8 @@ func (s site) tab(ctx context.Context, t *testing.T, path string, look browserte
 // value returns the value of an expression in a page.
 func value[T any](ctx context.Context, t *testing.T, tab *browsertest.Tab, expression string) (v T) {
 	t.Helper()
-	require.NoError(t, tab.Eval(ctx, expression, &v))
+	v, err := browsertest.Eval[T](ctx, tab, expression)
+	require.NoError(t, err)
 	return v
 }
 
@@ -267,10 +268,10 @@ func TestPageThatIsFrozenIsNotLive(t *testing.T) {
 	feed := func(text string) string {
 		return fmt.Sprintf(`document.getElementById("feed").textContent.startsWith(%q)`, text)
 	}
-	require.NoError(t, tab.Eval(ctx, `document.querySelector("main a").focus()`, nil))
+	value[any](ctx, t, tab, `document.querySelector("main a").focus()`)
 	require.NoError(t, tab.Until(ctx, feed("frozen")))
 	scene.Sites.PauseKey("sites/accra")
-	require.NoError(t, tab.Eval(ctx, `document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}))`, nil))
+	value[bool](ctx, t, tab, `document.dispatchEvent(new KeyboardEvent("keydown", {key: "Escape"}))`)
 	shows(ctx, t, tab, "It was paused")
 	require.NoError(t, tab.Until(ctx, feed("live")))
 }

@@ -85,7 +85,7 @@ func TestReplicaShowsItsWork(t *testing.T) {
 	require.Len(t, sky.All().Items, 3)
 	assert.Contains(t, metrics, `leader_election_master_status{name="tenants"} 1`)
 	assert.Contains(t, metrics, `controller_runtime_reconcile_total{controller="resources",result="success"} 3`)
-	for _, shown := range []string{"tenants, a", "queue?name=resources", "everything is there", "page " + address} {
+	for _, shown := range []string{"tenants, a", "queue?name=resources", "everything is there", `page <a href="` + address} {
 		assert.Contains(t, overview, shown)
 	}
 	for _, shown := range []string{"acme/shop</h1>", "everything is there", "Retry now"} {
