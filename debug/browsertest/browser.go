@@ -83,7 +83,7 @@ type Tab struct {
 // Open opens a tab without a page. Close it when it is no longer needed.
 func (b *Browser) Open(ctx context.Context, look Look) (*Tab, error) {
 	own, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewWindow(false)) // so that a tab behind others is hidden
-	t := &Tab{own, make(chan struct{}, 1)} // it ends with the browser, or in Close
+	t := &Tab{own, make(chan struct{}, 1)}                                   // it ends with the browser, or in Close
 	err := chromedp.Listen(own, func(event any) {
 		if _, ok := event.(*runtime.EventExecutionContextCreated); ok {
 			select {
