@@ -107,7 +107,8 @@ type Config struct {
 	// counts while it runs, and that of an informer while it is synced. Defaults to 1 min.
 	HealthyAfter time.Duration
 
-	// Logger receives the stages, and failures that Run does not return. Defaults to slog.Default().
+	// Logger receives a line at the start that says what runs, one at the end that says why it has stopped and what was left behind, the stages
+	// at level Debug, and failures that Run does not return. Defaults to slog.Default().
 	Logger *slog.Logger
 }
 

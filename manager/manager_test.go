@@ -2,6 +2,7 @@ package manager_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -135,5 +136,37 @@ func TestElectionLoggerDefaultsToManagersLogger(t *testing.T) {
 				assert.Equal(t, own, strings.Contains(theirs.String(), "leadership began"))
 			})
 		}
+	}
+}
+
+func TestLogSaysWhatRunsAndWhyItStopped(t *testing.T) {
+	broken := errors.New("the disk is full")
+	for name, test := range map[string]struct {
+		fail error
+		end  string
+	}{
+		"it was stopped": {nil, `level=INFO msg=stopped cause="context canceled" duration=0s`},
+		"a part failed":  {broken, `level=INFO msg=stopped cause="manager: run part \"disk\": the disk is full" duration=0s`},
+	} {
+		looptest.Bubble(t, name, func(t *testing.T) {
+			var log looptest.Text
+			sites := manager.Func("sites", func(ctx context.Context) error { <-ctx.Done(); return nil })
+			m, err := manager.New(manager.Config{
+				Logger:   looptest.Logger(&log),
+				Election: &leaderelect.Config{Store: memlease.New(), Key: "shop", Logger: looptest.Logger(&looptest.Text{})},
+			}, sites, manager.Func("disk", func(ctx context.Context) error {
+				if test.fail == nil {
+					<-ctx.Done()
+				}
+				return test.fail
+			}))
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, context.Canceled)
+			defer cancel()
+			require.ErrorIs(t, m.Run(ctx), test.fail)
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			assert.Regexp(t, `level=INFO msg=starting version=\S+ parts="\[sites disk\]" informers=\[\] lease=shop`, lines[0])
+			assert.Contains(t, lines[len(lines)-1], test.end)
+		})
 	}
 }

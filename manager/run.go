@@ -1,8 +1,11 @@
 package manager
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -36,6 +39,7 @@ func (m *Manager) Run(ctx context.Context) error {
 		return err
 	}
 	defer m.limitStop(ctx)()
+	m.logStart(ctx)
 	if ctx.Err() == nil {
 		// This stage has its own context, because it must outlive the others.
 		m.open(Outer, context.WithoutCancel(ctx))
@@ -57,10 +61,68 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 	m.close(Outer)
 	m.enter(stateEnded)
+	m.logEnd(ctx)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return errors.Join(m.errs...)
+}
+
+// logStart logs what runs.
+func (m *Manager) logStart(ctx context.Context) {
+	attrs := []slog.Attr{slog.String("version", version())}
+	var informers, parts []string
+	m.mu.Lock()
+	for _, p := range m.parts {
+		if p.kind == kindInformer {
+			informers = append(informers, p.name)
+		} else {
+			parts = append(parts, p.name)
+		}
+	}
+	m.mu.Unlock()
+	attrs = append(attrs, slog.Any("parts", parts), slog.Any("informers", informers))
+	if m.election != nil {
+		attrs = append(attrs, slog.String("lease", m.election.name))
+	}
+	if m.slots != nil {
+		attrs = append(attrs, slog.Int("slots", m.cfg.Shards.Slots))
+	}
+	m.logger.LogAttrs(ctx, slog.LevelInfo, "starting", attrs...)
+}
+
+// version returns the version of the program, or of its commit if it has none.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	commit := ""
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			commit = s.Value
+		}
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	return cmp.Or(commit, "unknown")
+}
+
+// logEnd logs why m has stopped, and what was left behind.
+func (m *Manager) logEnd(ctx context.Context) {
+	attrs := []slog.Attr{slog.Any("cause", context.Cause(ctx)), slog.Duration("duration", time.Since(m.stopStart()))}
+	level := slog.LevelInfo
+	m.mu.Lock()
+	if len(m.left) > 0 {
+		var left []string
+		for _, l := range m.left {
+			left = append(left, cmp.Or(l.name, "BeforeRelease"))
+		}
+		level, attrs = slog.LevelWarn, append(attrs, slog.Any("left", left))
+	}
+	m.mu.Unlock()
+	m.logger.LogAttrs(ctx, level, "stopped", attrs...)
 }
 
 // use begins the only run of m, with ctx and stop.
