@@ -43,7 +43,7 @@ func (p *process) before(ctx context.Context, f *Fault) error {
 	case faultLoseRequest:
 		p.note("FAULT the request is lost")
 		return ErrLost
-	case faultSlow, faultPause, faultZombie, faultLoseLease, faultEarly:
+	case faultSlow, faultPause, faultZombie, faultLoseLease, faultMove, faultEarly:
 		p.hold(ctx, f, nil)
 		p.enter()
 	}
@@ -125,10 +125,14 @@ func (b processBackend) List(ctx context.Context, kind string, q backend.Query) 
 	}
 }
 
-// Version implements [backend.Versioner]. Only a takeover asks for it, and no fault hits it.
+// Version implements [backend.Versioner]. Only a takeover asks for it, and an informer that holds no slot, in place of a list. No fault hits
+// it.
 func (b processBackend) Version(ctx context.Context) (informer.Version, error) {
 	if b.p.dead.Load() {
 		return 0, errEnded
+	}
+	if in := inputFrom(ctx); in != nil {
+		return in.beginList(in.sourceKind()), context.Cause(ctx)
 	}
 	return b.p.run.db.version(), context.Cause(ctx)
 }

@@ -114,6 +114,14 @@ func (r *run) park(h *held) {
 		r.earlyStep()
 		close(h.resume)
 		return
+	case faultMove:
+		p.program.fleet.move(p, h.fault.Kind)
+		defer p.beginCall()()
+		for !r.failed() && r.turn() {
+		}
+		p.note("its call continues")
+		close(h.resume)
+		return
 	case faultLoseLease:
 		r.loseLease(p)
 		defer p.beginCall()()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/reconcile"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -44,6 +45,7 @@ type input struct {
 	since   time.Time        // of a frozen input
 	before  int              // reconciles of the run when the input froze
 	expire  bool             // the watch must break
+	asks    int              // lists after which it has done what it was asked for, unless its watch has nothing new before that
 	allow   informer.Version // the version of the last list; without steps, the watch may go up to it, or to a later one
 
 	// Without steps.
@@ -106,7 +108,14 @@ func (in *input) watchLimitLocked() informer.Version {
 func (in *input) behind() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.listed == "" || in.expire || in.cached() < in.limitLocked()
+	return in.listed == "" || in.expire || in.asks > 0 || in.cached() < in.limitLocked()
+}
+
+// ask makes the input read even if there is nothing new. A controller that prepares a slot may ask an informer for two lists: Hold and CatchUp.
+func (in *input) ask() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.asks = 2
 }
 
 // beginList records that the input lists a kind, and returns the version up to which it may read.
@@ -117,6 +126,9 @@ func (in *input) beginList(kind string) informer.Version {
 	news := in.steps == nil && in.pollsLocked() && in.allow < limit
 	in.listed, in.expire, in.late = kind, false, time.Time{}
 	in.allow = limit
+	if in.asks > 0 && !in.watched {
+		in.asks--
+	}
 	if news {
 		in.p.run.touch()
 		in.p.run.wakeUp()
@@ -152,6 +164,16 @@ func (in *input) kind() string {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return in.listed
+}
+
+// sourceKind returns the kind of the store that is the source of the informer, even if the input has not listed; or "".
+func (in *input) sourceKind() string {
+	if made, ok := in.informer.(interface{ Source() any }); ok {
+		if of, ok := reconcile.SourceAs[interface{ Kind() string }](made.Source()); ok {
+			return of.Kind()
+		}
+	}
+	return ""
 }
 
 // freeze stops the input at a version, if it is of the kind. An empty kind matches any.
@@ -206,6 +228,10 @@ func (in *input) nextLimit(ctx context.Context, at informer.Version) (limit info
 		case at < limit:
 			in.mu.Unlock()
 			return limit, nil
+		case in.asks > 0:
+			in.asks = 0
+			in.mu.Unlock()
+			return at, nil // a bookmark
 		case in.steps != nil:
 			err = fmt.Errorf("simtest: watch %s: there is nothing new", in.listed)
 		}

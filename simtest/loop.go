@@ -22,6 +22,12 @@ type loop interface {
 	Pause()
 	Resume()
 
+	// These are for a system with Slots.
+	Share(slots controller.Slots)
+	Prepare(ctx context.Context, slot int) error
+	Acquired(slot int)
+	Revoked(slot int)
+
 	// managed returns the controller for a manager, with other informers in place of its own. Each of its reconciles calls wait before it
 	// begins.
 	managed(informers []controller.Informer, wait func(context.Context)) manager.Part

@@ -101,6 +101,7 @@ const (
 	faultPause       = "pause"
 	faultZombie      = "zombie"
 	faultLoseLease   = "lose-lease"
+	faultMove        = "move"
 	faultRegain      = "regain"
 	faultLate        = "late"
 	faultCold        = "cold"
@@ -150,7 +151,7 @@ func faultWords(do string) []string {
 	case faultCrashBefore, faultCrashAfter, faultDown, faultLoseRequest, faultLoseReply, faultConflict, faultSlow, faultPause, faultZombie,
 		faultLoseLease, faultRegain, faultReadFails, faultEarly:
 		return []string{"s", "o", "x", "#", "n"}
-	case faultLag, faultCold:
+	case faultLag, faultCold, faultMove:
 		return []string{"s", "o", "x", "#", "n", "of", "k"}
 	case faultLate:
 		return []string{"s", "o", "x", "#", "n", "by", "m"}

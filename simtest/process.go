@@ -19,6 +19,7 @@ type program struct {
 	kinds []string // the kinds that its caches hold
 
 	run     *run
+	fleet   *fleet   // nil without Slots
 	p       *process // nil while it is down
 	first   *process
 	former  []*process // processes that have lost their lease without noticing, in that order
@@ -40,6 +41,7 @@ type process struct {
 	loops   []loop
 	inputs  []*input
 
+	share    *share // nil without Slots
 	term     uint64
 	cancel   context.CancelCauseFunc
 	driver   processDriver
@@ -62,6 +64,9 @@ func (r *run) start(s *program) {
 	s.terms++
 	p := &process{run: r, program: s, name: fmt.Sprintf("%s.%d", s.Name, s.started), term: s.terms}
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	if s.fleet != nil {
+		p.share = &share{fleet: s.fleet, p: p}
+	}
 	s.p = p
 	if s.first == nil {
 		s.first = p
@@ -100,6 +105,11 @@ func (p *process) make() (err error) {
 	if !ok {
 		return nil // the run has failed
 	}
+	for _, part := range parts { // before any informer runs
+		if l, ok := part.(loopPart); ok && p.share != nil {
+			l.Share(p.share)
+		}
+	}
 	for _, part := range parts {
 		if err == nil {
 			err = part.join(p.driver)
@@ -134,6 +144,13 @@ func (p *process) addKind(kind string) {
 func (p *process) freeze(kind string, at informer.Version) {
 	for _, in := range p.inputs {
 		in.freeze(kind, at, false)
+	}
+}
+
+// ask makes the inputs read even if there is nothing new: their informers may have been asked to list, or to drop something.
+func (p *process) ask() {
+	for _, in := range p.inputs {
+		in.ask()
 	}
 }
 

@@ -62,7 +62,22 @@ func (r *run) heal() bool {
 		did = true
 	}
 	did = r.noticeLosses(true) || did
+	did = r.rebalance(true) || did
 	return r.arrive(true) || did
+}
+
+// rebalance lets the replicas of each fleet share its slots equally again: without all, only if the user has taken a step since a slot has moved. It
+// returns false if there was nothing to do.
+func (r *run) rebalance(all bool) (did bool) {
+	for _, f := range r.fleets {
+		if all || f.moved < r.begun {
+			did = f.rebalance() || did
+		}
+	}
+	if did {
+		r.touch()
+	}
+	return did
 }
 
 // thaw ends a lag or a cold start. With all, it also ends a gap whose last change has not come. It returns false if there was none.

@@ -41,6 +41,7 @@ type run struct {
 	plan     Plan
 	db       *database
 	programs []*program
+	fleets   []*fleet
 	timeline *timeline
 	final    *finalState // nil if the run failed before its end
 
@@ -114,6 +115,10 @@ func (r *run) play(mode string) {
 		r.fail(ruleWorld, `there is no mode %q: it is "step" or "run"`, mode)
 		return
 	}
+	if err := r.makeFleets(); err != nil {
+		r.fail(ruleWorld, "%v", err)
+		return
+	}
 	growStack()
 	defer r.end()
 	r.settle()
@@ -135,6 +140,8 @@ func (r *run) play(mode string) {
 		}
 		r.settle()
 		r.arrive(false)
+		r.settle()
+		r.rebalance(false)
 		r.settle()
 		r.noteSettled()
 	}
@@ -440,7 +447,7 @@ func (r *run) earlyStep() {
 	r.touch()
 }
 
-// turn does one thing: it starts or ends a process, lets caches read, or reconciles the first ready key. It returns false if there is
+// turn does one thing: it starts or ends a process, moves slots, lets caches read, or reconciles the first ready key. It returns false if there is
 // nothing to do. It does not touch the controllers of a process that is in a call.
 func (r *run) turn() bool {
 	r.reap()
@@ -456,6 +463,12 @@ func (r *run) turn() bool {
 	}
 	if r.concurrent && r.release() {
 		return true
+	}
+	for _, f := range r.fleets {
+		if f.turn() {
+			r.touch()
+			return true
+		}
 	}
 	for p := range r.processes() {
 		if p.driver.deliver() {

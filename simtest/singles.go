@@ -79,6 +79,11 @@ func faultsAt(r *run, i int) (all []single) {
 		lag := add(faultLag)
 		lag.Kind, lag.like = kind, lagLike(r, i, kind)
 	}
+	if s.fleet != nil && len(s.fleet.replicas) > 1 {
+		for _, kind := range s.kinds {
+			add(faultMove).Kind = kind
+		}
+	}
 	for _, kind := range s.partlyWatched() {
 		add(faultCold).Kind = kind
 	}

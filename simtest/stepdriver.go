@@ -22,7 +22,7 @@ type stepDriver struct{ workers workers }
 
 func (d *stepDriver) start(p *process) (processDriver, error) {
 	s := &stepProcess{p: p, workers: &d.workers, base: p.ctx}
-	if p.program.Lease != "" {
+	if p.program.Lease != "" && p.share == nil {
 		p.ctx, s.endTerm = leaderelect.Appoint(p.ctx, p.program.Lease, p.term)
 	}
 	return s, nil
@@ -174,7 +174,9 @@ func (s *stepProcess) deliver() (did bool) {
 			}
 			p.addKind(in.kind())
 			in.apply()
-			did = true
+			if did = true; p.share.isPreparing() {
+				synctest.Wait() // what waits for this list or version may ask for more
+			}
 		}
 		did = in.apply() || did
 	}
@@ -330,6 +332,7 @@ func (s *stepProcess) lead() {
 func (s *stepProcess) restart() { s.p.die("CRASH") }
 
 func (s *stepProcess) end() {
+	s.p.share.close()
 	if s.endTerm != nil {
 		s.endTerm(errEnded)
 	}

@@ -11,8 +11,13 @@ import (
 // noticeTime is the maximum time that a leader continues after it has lost its lease: RenewDeadline of package leaderelect, by default.
 const noticeTime = 10*time.Second + 3*time.Millisecond
 
-// loseLease takes the lease away from a process, which continues. Another process takes over with the next term.
+// loseLease takes the lease away from a process, which continues. Another process takes over with the next term. If the system has slots, it is
+// the leases of all its slots, and the other replicas take over.
 func (r *run) loseLease(p *process) {
+	if p.share != nil {
+		p.share.lose()
+		return
+	}
 	p.note("FAULT it loses its lease without noticing; its call is on its way")
 	s := p.program
 	p.driver.depose(false)
@@ -28,6 +33,9 @@ func (r *run) loseLease(p *process) {
 // noticeLosses ends the processes that have lost their lease and notice it now, or all that have lost it. It returns false if there was none.
 func (r *run) noticeLosses(all bool) (did bool) {
 	for _, s := range r.programs {
+		if p := s.p; p != nil && !p.dead.Load() && (all || !time.Now().Before(p.until)) {
+			did = p.share.notice() || did
+		}
 		for _, p := range s.former {
 			if p.dead.Load() || p.zombie || p.standby || !all && time.Now().Before(p.until) {
 				continue
@@ -45,8 +53,13 @@ func (r *run) noticeLosses(all bool) (did bool) {
 	return did
 }
 
-// standBy lets a process notice that it has lost its lease, and makes it wait until it leads again.
+// standBy lets a process notice that it has lost its lease, and makes it wait until it leads again. A process that has lost slots goes on, and gets
+// slots again.
 func (p *process) standBy() {
+	if p.share != nil {
+		p.share.notice()
+		return
+	}
 	if p.standby || p.dead.Load() {
 		return
 	}

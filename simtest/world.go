@@ -90,8 +90,15 @@ type System struct {
 	Trusted bool
 
 	// Lease, if set, gives the system a leader: the writes of each process carry the term of the process (store.WithFence), and are refused
-	// as soon as a later process has taken over, before that process reconciles.
+	// as soon as a later process has taken over, before that process reconciles. Only systems with Slots may have the same Lease.
 	Lease string
+
+	// Slots, if positive, is the number of slots in which the keys of the system are divided, as with manager.Config.Shards. The systems with the same
+	// Lease and number of slots are the replicas of one program, which share the slots: see [Replicas]. Each slot has a leader, and terms of its
+	// own, and so have the writes of a reconcile. Replicas that have lost a slot are refused as soon as another one has taken over, which does not
+	// reconcile before its caches have what was written until then. The informers of controllers that are divided (informer.Divide) hold the objects of
+	// the slots that the process owns. Zero means that each system has all keys. Only step mode simulates slots. At most 4096.
+	Slots int
 }
 
 // Step is one action of the user.
