@@ -26,6 +26,12 @@
 // Each fault happens to real systems, and is within the contract of a store and of its watches. Per kind, changes arrive in order. None is
 // lost, except that a list may replace several. The last state always arrives, and a read of a store sees every write.
 //
+// # Replicas
+//
+// If replicas of a program share its keys by slots (manager.Config.Shards), the World has a system for each: [Replicas], with [System.Slots]. Slots
+// move when a process ends, hangs, or loses its leases, which are faults of any system with a Lease, and by the fault move. The kit prepares a
+// slot with the controllers themselves (controller.Controller.Prepare, Acquired, and Revoked), so informers that are divided follow the slots.
+//
 // # Failures
 //
 // A plan fails if it breaks one of the [Rules]. Always and Goal are rules of your own. The others hold for every controller: unless there

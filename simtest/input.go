@@ -45,7 +45,7 @@ type input struct {
 	since   time.Time        // of a frozen input
 	before  int              // reconciles of the run when the input froze
 	expire  bool             // the watch must break
-	asks    int              // lists after which it has done what it was asked for, unless its watch has nothing new before that
+	asks    int              // reads after which it has done what it was asked for, unless its watch has nothing new before that
 	allow   informer.Version // the version of the last list; without steps, the watch may go up to it, or to a later one
 
 	// Without steps.
@@ -111,11 +111,21 @@ func (in *input) behind() bool {
 	return in.listed == "" || in.expire || in.asks > 0 || in.cached() < in.limitLocked()
 }
 
-// ask makes the input read even if there is nothing new. A controller that prepares a slot may ask an informer for two lists: Hold and CatchUp.
+// ask makes the input read even if there is nothing new, because its informer may have something else to do. That is up to three reads: the end of a
+// slot, and the lists for Hold and CatchUp.
 func (in *input) ask() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.asks = 2
+	in.asks = 3
+}
+
+// answered counts a read. A watch that has nothing new says that all is done, but a source that polls has none.
+func (in *input) answered() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.asks > 0 && in.pollsLocked() {
+		in.asks--
+	}
 }
 
 // beginList records that the input lists a kind, and returns the version up to which it may read.
@@ -126,9 +136,6 @@ func (in *input) beginList(kind string) informer.Version {
 	news := in.steps == nil && in.pollsLocked() && in.allow < limit
 	in.listed, in.expire, in.late = kind, false, time.Time{}
 	in.allow = limit
-	if in.asks > 0 && !in.watched {
-		in.asks--
-	}
 	if news {
 		in.p.run.touch()
 		in.p.run.wakeUp()

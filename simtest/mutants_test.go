@@ -189,6 +189,70 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 		"noticed := l.d.lossNoticed(); noticed != nil {", "noticed := l.d.lossNoticed(); noticed != nil && false {",
 		"TestLeaderContinuesUntilItNoticesLostLease",
 	},
+	{
+		"an owner works before its caches have caught up", "slots.go",
+		" || s.tenures[i].preparing != nil {", " {", "TestSlotsMove",
+	},
+	{
+		"a takeover of a slot does not raise the fence", "backend.go",
+		"	if next == nil {\n		db.acceptFences(fences)\n	}\n", "", "TestTakeoverFencesFormerOwner",
+	},
+	{
+		"a slot is handed over while a reconcile is in flight", "slots.go",
+		"case t.leaving && t.working == 0:", "case t.leaving:", "TestSlotsMove",
+	},
+	{
+		"the keys of an acquired slot are not added", "slots.go",
+		"l.Acquired(t.number)", "_ = l", "TestNextOwnerReconcilesAllKeysOfSlot",
+	},
+	{
+		"a cache keeps the objects of a slot that has left", "slots.go",
+		"l.Revoked(t.number)", "_ = l", "TestCacheFollowsSlots",
+	},
+	{
+		"two owners of a slot have the same term", "slots.go",
+		"	to.term++\n", "	to.term = 1\n", "TestSlotsMove",
+	},
+	{
+		"a process notices at once that it has lost its slots", "slots.go",
+		"s.lost, s.p.until = true, time.Now().Add(noticeTime)", "s.lost, s.p.until = true, time.Now()", "TestSlotsMove",
+	},
+	{
+		"a process that has lost its slots keeps them", "slots.go",
+		"!p.zombie && !p.share.lost", "!p.zombie", "TestSlotsMove",
+	},
+	{
+		"the caches of the replica to which a slot moves do not lag", "slots.go",
+		"	to.freeze(kind, f.run.db.version())\n", "	_ = kind\n", "TestSlotsMove",
+	},
+	{
+		"slots do not come back", "settle.go",
+		"			did = f.rebalance() || did\n", "			_ = f\n", "TestSlotsMove",
+	},
+	{
+		"slots come back before the next step", "settle.go",
+		"if all || f.moved < r.begun {", "if true {", "TestSlotsMove",
+	},
+	{
+		"another slot than the youngest comes back", "slots.go",
+		"slices.Backward(most.share.tenures)", "slices.All(most.share.tenures)", "TestSlotsMove",
+	},
+	{
+		"a process that has just started takes over", "slots.go",
+		"return f.count(p) > 0 }) {", "return false }) {", "TestSlotsMove",
+	},
+	{
+		"a source that polls is not asked for what a takeover needs", "input.go",
+		"	in.asks = 3\n", "	in.asks = 0\n", "TestFleetMayPoll",
+	},
+	{
+		"a cache that has no slot has no kind", "input.go",
+		"			return of.Kind()\n", "			_ = of\n", "TestFleetSurvivesFaults",
+	},
+	{
+		"the end of a slot does not end its context", "slots.go",
+		"		t.end(leaderelect.ErrLeaseTaken)\n", "", "TestSlotsMove",
+	},
 }
 
 func TestEachMutantIsCaught(t *testing.T) {

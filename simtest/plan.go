@@ -56,6 +56,8 @@ func (p Plan) skipped() (skips Plan) {
 //	              later, or after the next step of the user
 //	regain        the process loses its lease, notices it, and stands by; when its successor ends, it leads again, with the next term and
 //	              all that it remembers; its call of the former term arrives after the next step of the user
+//	move          the slot of the reconcile has to go to the next replica, which gets it when the reconcile has returned, and whose caches of a
+//	              kind receive nothing from before this write on, until nothing else is left to do; for systems with Slots
 //	late          the process ends while an effect is on its way, which arrives when a new one has taken over
 //	cold          like crash-after; in the new process, the controllers that watch a kind begin when nothing else is left to do: the
 //	              state that they fill, such as a map, is empty while the others act
@@ -68,6 +70,12 @@ func (p Plan) skipped() (skips Plan) {
 //
 // The faults lose-lease and regain are for systems with a Lease: each process of such a system has a leadership with the next term. Without a
 // Lease, a late effect arrives within the step of the user.
+//
+// A system with Slots is one of the replicas that share them. Those that run take over the slots of a process that ends, hangs as a zombie, or
+// loses its lease, which is that of each of its slots. After a pause it still has them. With lose-lease and regain, no new process starts in its
+// place: when it has noticed the loss, it goes on, with all that it remembers. After the next step of the user, when nothing else is left to do, the
+// replicas share the slots equally again: those that have too many let the youngest go.
+//
 // In the text of a plan, skip(step#2) means that the user leaves out the second step. It makes a plan smaller, and is not a fault.
 type Fault struct {
 	// Do is the kind of fault, such as "crash-after".
@@ -80,7 +88,7 @@ type Fault struct {
 	Op, Object string
 	Nth        int
 
-	// Kind is the kind whose caches lag, or whose controllers begin last.
+	// Kind is the kind whose caches lag, also those of the next replica after a move, or whose controllers begin last.
 	Kind string
 
 	// N is how many commits the caches go back in a travel, or the last change that a gap merges; if there is no such change, the gap ends when

@@ -34,7 +34,7 @@ func Replicas(n int, system System) []System {
 //  2. The slots of a process that has ended, hangs, or has lost its leases go to the other replicas at once, unless none of them has any. After the
 //     next step of the user, when nothing else is left to do, the replicas share the slots equally again. Those that have too many let the youngest
 //     go. So a process that still runs gets its slots back, and others have worked in them in between.
-//  3. A process that knows that it has to let a slot go begins no work in it. It lets the slot go when no work is in flight there, and
+//  3. A process that knows that it has to let a slot go does so when no work is in flight there, before it begins other work, and when
 //     Controller.Revoked has returned.
 //  4. An owner begins to work when Controller.Prepare has returned.
 //
@@ -374,7 +374,7 @@ func (s *share) HashRange(slot int) (from, to uint64) { return s.fleet.hash.Hash
 func (s *share) Begin(ctx context.Context, key string) (work context.Context, done func(), ok bool) {
 	slot := s.Slot(key)
 	i := slices.IndexFunc(s.tenures, func(t *tenure) bool { return t.number == slot })
-	if i < 0 || s.tenures[i].preparing != nil || s.tenures[i].leaving {
+	if i < 0 || s.tenures[i].preparing != nil {
 		return ctx, func() {}, false
 	}
 	t := s.tenures[i]

@@ -173,6 +173,7 @@ func (s *stepProcess) deliver() (did bool) {
 				return false
 			}
 			p.addKind(in.kind())
+			in.answered()
 			in.apply()
 			if did = true; p.share.isPreparing() {
 				synctest.Wait() // what waits for this list or version may ask for more
