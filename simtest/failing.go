@@ -8,7 +8,7 @@ import (
 
 // failing is a key that fails at the end of a run.
 type failing struct {
-	name   string // of the system, the controller, and the key
+	name   string // of the program, the controller, and the key
 	parked bool
 	text   string
 }
@@ -37,8 +37,8 @@ func (r *run) checkFailures() {
 		p.checkPanics()
 		for _, l := range p.loops {
 			for _, k := range l.failed() {
-				if k.failures == 0 && !k.next.IsZero() {
-					continue // it is not finished, which is no failure
+				if k.failures == 0 && !k.next.IsZero() || !p.share.has(l, k.key) {
+					continue // it is not finished, which is no failure, or another replica has it
 				}
 				what := fmt.Sprintf("fails, after %d failures, and is tried again in %v", k.failures, time.Until(k.next).Round(time.Second))
 				if k.next.IsZero() {
@@ -48,7 +48,7 @@ func (r *run) checkFailures() {
 					what += ": " + k.reason
 				}
 				r.final.failing = append(r.final.failing, failing{
-					name: fmt.Sprintf("%s %s %s", p.program.Name, l.Name(), k.key), parked: k.next.IsZero(),
+					name: fmt.Sprintf("%s %s %s", p.program.programName(), l.Name(), k.key), parked: k.next.IsZero(),
 					text: fmt.Sprintf("the key %s of %s by %s %s", k.key, l.Name(), p.program.Name, what),
 				})
 			}

@@ -27,6 +27,7 @@ type loop interface {
 	Prepare(ctx context.Context, slot int) error
 	Acquired(slot int)
 	Revoked(slot int)
+	slotOf(key string) (slot int, ok bool)
 
 	// managed returns the controller for a manager, with other informers in place of its own. Each of its reconciles calls wait before it
 	// begins.
@@ -59,6 +60,8 @@ type controllerLoop[K comparable] struct{ *controller.Controller[K] }
 func (l controllerLoop[K]) managed(informers []controller.Informer, wait func(context.Context)) manager.Part {
 	return managedLoop[K]{l.Controller, informers, wait}
 }
+
+func (l controllerLoop[K]) slotOf(key string) (slot int, ok bool) { return l.Inspect().Slot(key) }
 
 func (l controllerLoop[K]) readyKeys() (keys []string) {
 	for _, key := range l.Ready() {

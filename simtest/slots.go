@@ -123,7 +123,7 @@ func (r *run) makeFleets() error {
 // turn does one thing: a process begins or ends its work in a slot, or slots get an owner. It returns false if there is nothing to do.
 func (f *fleet) turn() bool {
 	for _, s := range f.replicas {
-		if s.p != nil && s.p.share.turn() {
+		if s.p != nil && !s.p.dead.Load() && s.p.share.turn() {
 			return true
 		}
 	}
@@ -273,11 +273,6 @@ func (s *share) acquire(to *slot) {
 	s.p.ask()
 }
 
-// isPreparing reports whether the process prepares a slot, for which its caches have to read. A nil share has no slots.
-func (s *share) isPreparing() bool {
-	return s != nil && slices.ContainsFunc(s.tenures, func(t *tenure) bool { return t.preparing != nil })
-}
-
 // turn begins to work in a slot that is prepared, or lets a slot go. It returns false if there is nothing to do.
 func (s *share) turn() bool {
 	for i, t := range s.tenures {
@@ -352,6 +347,23 @@ func (s *share) notice() bool {
 	}
 	synctest.Wait()
 	return true
+}
+
+// has reports whether the process has the slot of a key of a controller. A nil share has all keys.
+func (s *share) has(l loop, key string) bool {
+	if s == nil {
+		return true
+	}
+	slot, ok := l.slotOf(key)
+	return ok && slices.ContainsFunc(s.tenures, func(t *tenure) bool { return t.number == slot })
+}
+
+// programName returns the name of the program of a system, which is the same for all replicas.
+func (s *program) programName() string {
+	if s.fleet != nil {
+		return s.fleet.lease
+	}
+	return s.Name
 }
 
 // close ends all work of a process that has ended.

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/simtest"
 	"github.com/setpoint-go/setpoint/store"
 )
@@ -471,6 +472,38 @@ func TestSlotThatLeavesGetsNoWork(t *testing.T) {
 		"s-b.1 create crate/c-0", "STEP update depot/a")
 	before, _, _ := strings.Cut(text, "STEP update depot/a")
 	require.NotContains(t, before, "s-a.1  crates: reconcile c")
+}
+
+// A program may park a key, whichever replica does it. What a replica has parked counts no longer when another one has the slot.
+func TestKeyParkedByAnotherReplicaIsNoFailure(t *testing.T) {
+	world := func(parks func(system, key string) bool) simtest.World {
+		w := fleetOf(2, 2, nil)
+		for i, s := range w.Systems {
+			w.Systems[i].New = func(env *simtest.Env) ([]simtest.Part, error) {
+				parts, err := s.New(env)
+				_, from := simtest.Mirror[depot](env, "depot")
+				c := newController("refuse", controller.Config[string]{}, just(func(ctx context.Context, key string) error {
+					if err := env.Effect(ctx, "look-at-"+key, func(context.Context) error { return nil }); err != nil || !parks(s.Name, key) {
+						return err
+					}
+					return retry.Permanent(errors.New("never"))
+				}), controller.For(from))
+				return append(parts, simtest.Loop(c)), err
+			}
+		}
+		w.Pairs = -1
+		return w
+	}
+	report := simtest.Explore(t, func() simtest.World {
+		return world(func(_, key string) bool { return key == "a" })
+	})
+	none(t, report.Failures)
+	f := replay(t, func() simtest.World {
+		return world(func(system, key string) bool { return system == "s-a" && key == "b" })
+	}, "move(s-b update crate/b-0#1 of depot)")
+	if f != nil {
+		t.Error(f)
+	}
 }
 
 // At rest, a divided cache has the objects of the slots of its process, and each object is in one cache.

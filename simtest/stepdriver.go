@@ -173,9 +173,9 @@ func (s *stepProcess) deliver() (did bool) {
 				return false
 			}
 			p.addKind(in.kind())
-			in.answered()
 			in.apply()
-			if did = true; p.share.isPreparing() {
+			if did = true; p.share != nil {
+				in.answered()
 				synctest.Wait() // what waits for this list or version may ask for more
 			}
 		}
