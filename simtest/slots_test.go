@@ -500,7 +500,7 @@ func TestKeyParkedByAnotherReplicaIsNoFailure(t *testing.T) {
 	none(t, report.Failures)
 	f := replay(t, func() simtest.World {
 		return world(func(system, key string) bool { return system == "s-a" && key == "b" })
-	}, "move(s-b update crate/b-0#1 of depot)")
+	}, "move(s-b create crate/b-0#2 of depot)")
 	if f != nil {
 		t.Error(f)
 	}
