@@ -69,6 +69,9 @@ func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	require.NoError(t, err)
 	program, err := os.ReadFile("sites_test.go")
 	require.NoError(t, err)
+	replicas, err := os.ReadFile("example_replicas_test.go")
+	require.NoError(t, err)
+	program = append(program, replicas...)
 	quotes := strings.Split(string(page), "```go\n")[1:]
 	require.NotEmpty(t, quotes)
 	for _, quote := range quotes {

@@ -49,7 +49,7 @@ type World struct {
 	// workers. Each process has an elector if its system has a Lease, and stops in order at the end and at a restart. The kit still
 	// decides what happens when: each reconcile and each call of the Env waits for its turn, and controllers are paused until it
 	// is theirs. Run mode tests more, and takes about three times as long. A failure in one mode is one in the other, except for what
-	// only run mode has: a part that ends by itself or does not stop, and several workers.
+	// only run mode has: a part that ends by itself or does not stop, and several workers. In run mode, a world with Slots fails at once.
 	Mode string
 
 	// Horizon is how long, in simulated time, the run continues when nothing happens: no commit, step of the user, news in a cache, fault,
