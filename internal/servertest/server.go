@@ -32,7 +32,7 @@ type Server struct {
 	wrong   time.Duration // the wall clock, of a command of OwnClock
 	clockAt int64         // the address of the number of seconds in the process
 
-	data string               // the directory of a Postgres cluster
+	data string               // the directory of the data, of Postgres and MariaDB
 	attr *syscall.SysProcAttr // of the programs that work on that directory
 }
 
@@ -46,8 +46,10 @@ func Program(t testing.TB, name, install string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}
-	if paths, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name); len(paths) > 0 {
-		return paths[len(paths)-1]
+	for _, elsewhere := range []string{"/usr/lib/postgresql/*/bin/", "/usr/sbin/"} {
+		if paths, _ := filepath.Glob(elsewhere + name); len(paths) > 0 {
+			return paths[len(paths)-1]
+		}
 	}
 	missing(t, name, install)
 	return ""
@@ -98,7 +100,7 @@ func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() err
 	return s
 }
 
-// DaemonDir returns an empty directory that belongs to a user other than root, because Postgres refuses to run as root. It also returns the
+// DaemonDir returns an empty directory that belongs to a user other than root, because Postgres and MariaDB refuse to run as root. It also returns the
 // attributes that a process needs to run as that user and to end with the test.
 func DaemonDir(t testing.TB) (string, *syscall.SysProcAttr) {
 	t.Helper()

@@ -1,0 +1,67 @@
+//go:build linux
+
+package servertest
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+// MariaDB starts a MariaDB server on empty data. The user is root, without a password, and the database is test. Each of settings is an
+// option, such as "innodb-flush-log-at-trx-commit=2".
+func MariaDB(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	dir, attr := DaemonDir(t)
+	data := filepath.Join(dir, "data")
+	runAs(t, attr, "cp", "-R", "--preserve=mode", emptyMariaDB(t), data)
+	runAs(t, attr, "mkdir", filepath.Join(data, "test"))
+	addr := FreeAddr(t)
+	_, port, err := net.SplitHostPort(addr)
+	must(t, err)
+	server, admin := Program(t, "mariadbd", "mariadb-server"), Program(t, "mariadb-admin", "mariadb-client")
+	s := Start(t, addr, func() *exec.Cmd {
+		args := []string{
+			"--no-defaults", "--datadir=" + data, "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"),
+			"--bind-address=127.0.0.1", "--port=" + port, "--skip-name-resolve", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
+			"--max-connections=200",
+		}
+		for _, setting := range settings {
+			args = append(args, "--"+setting)
+		}
+		c := exec.Command(server, args...)
+		c.SysProcAttr = attr
+		return c
+	}, func() error {
+		return exec.Command(admin, "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--port="+port, "--user=root", "--connect-timeout=2", "ping").Run()
+	})
+	s.data, s.attr = data, attr
+	return s
+}
+
+// emptyMariaDB returns the directory of a server without data. Making it takes seconds, so it is kept for later tests.
+func emptyMariaDB(t testing.TB) string {
+	t.Helper()
+	install := Program(t, "mariadb-install-db", "mariadb-server")
+	is, err := os.Stat(Program(t, "mariadbd", "mariadb-server"))
+	must(t, err)
+	dir, attr := DaemonDir(t)
+	name := fmt.Sprintf("servertest-mariadb-%d-%d-%08x", os.Geteuid(), is.ModTime().UnixNano(), crc32.ChecksumIEEE([]byte(install)))
+	path := filepath.Join(fastDir(), name)
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	data := filepath.Join(dir, "data")
+	runAs(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-name-resolve",
+		"--skip-test-db", "--innodb-log-file-size=4M")
+	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another process was faster
+		t.Fatal(err)
+	}
+	return path
+}
