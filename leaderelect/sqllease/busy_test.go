@@ -86,8 +86,45 @@ func TestSQLiteCallWaitsForLockUntilContextEnds(t *testing.T) {
 	}
 }
 
+// After a deadlock the server has undone the transaction, and what came next would be on its own. So Transact begins another one.
+func TestMySQLStatementThatWasUndoneIsRepeated(t *testing.T) {
+	for number, undone := range map[uint16]bool{1205: true, 1213: true, 1317: false, 1062: false} {
+		for name := range calls(nil) {
+			t.Run(fmt.Sprint(name, number), func(t *testing.T) {
+				server, s := newStore(t, sqllease.Config{Dialect: sqllease.MySQL})
+				server.rows["lease"] = []driver.Value{"lease", int64(1), "v", []byte("{}")}
+				failed := false
+				server.before = func(query string) error {
+					switch {
+					case query == "BEGIN":
+						server.log = append(server.log, query)
+					case query != "ROLLBACK" && !failed:
+						failed = true
+						server.log = append(server.log, "FAILED")
+						return mysqlError{number}
+					}
+					return nil
+				}
+				err := calls(s)[name](t.Context())
+				switch {
+				case number == 1062 && (name == "Create" || name == "Update"): // a unique key has the value
+					require.ErrorIs(t, err, leaderelect.ErrConflict)
+				case undone:
+					require.NoError(t, err)
+				default:
+					require.ErrorIs(t, err, mysqlError{number})
+					require.NotErrorIs(t, err, leaderelect.ErrConflict)
+				}
+				if name == "Transact" && undone {
+					require.Equal(t, []string{"BEGIN", "FAILED", "ROLLBACK", "BEGIN", s.GuardQuery(), "COMMIT"}, server.log)
+				}
+			})
+		}
+	}
+}
+
 func TestCauseOfContextIsNoAnswer(t *testing.T) {
-	for _, dialect := range []sqllease.Dialect{sqllease.SQLite, sqllease.Postgres} {
+	for _, dialect := range []sqllease.Dialect{sqllease.SQLite, sqllease.Postgres, sqllease.MySQL} {
 		_, s := newStore(t, sqllease.Config{Dialect: dialect})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(sql.ErrNoRows) // as an errgroup does after a query without a result

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/setpoint-go/setpoint/internal/problems"
 )
@@ -15,7 +16,10 @@ type Dialect int
 const (
 	Postgres Dialect = iota // PostgreSQL 11 and newer, and what is compatible with it in FOR KEY SHARE and ON CONFLICT
 	SQLite                  // SQLite 3.35 and newer
+	MySQL                   // MariaDB 10.6 and newer, and MySQL 8.0 and newer, with InnoDB
 )
+
+var dialects = []Dialect{Postgres, SQLite, MySQL}
 
 // String returns the name of d.
 func (d Dialect) String() string {
@@ -24,6 +28,8 @@ func (d Dialect) String() string {
 		return "Postgres"
 	case SQLite:
 		return "SQLite"
+	case MySQL:
+		return "MySQL"
 	default:
 		return fmt.Sprintf("Dialect(%d)", int(d))
 	}
@@ -31,7 +37,7 @@ func (d Dialect) String() string {
 
 // Config configures a [Store]. The zero value is ready for Postgres.
 type Config struct {
-	// Dialect is the SQL of the database. If it is that of the other database, each call and EnsureTable return an error
+	// Dialect is the SQL of the database. If it is that of another database, each call and EnsureTable return an error
 	// that says so. Defaults to Postgres.
 	Dialect Dialect
 
@@ -51,8 +57,8 @@ func (c Config) withDefaults() Config {
 // validate returns an error that names each field that is out of its bounds.
 func (c Config) validate() error {
 	var errs []error
-	if c.Dialect != Postgres && c.Dialect != SQLite {
-		errs = append(errs, fmt.Errorf("Config.Dialect is %v, must be Postgres or SQLite", c.Dialect))
+	if !slices.Contains(dialects, c.Dialect) {
+		errs = append(errs, fmt.Errorf("Config.Dialect is %v, must be Postgres, SQLite, or MySQL", c.Dialect))
 	}
 	if ok, _ := regexp.MatchString(`^[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)?$`, c.Table); !ok {
 		errs = append(errs, fmt.Errorf("Config.Table is %q, must be lower-case letters, digits and '_', with or without a schema", c.Table))

@@ -64,8 +64,12 @@ func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint
 	if term > math.MaxInt64 {
 		return fmt.Errorf("sqllease: guard by %q: term %d: %w", key, term, ErrFenced)
 	}
+	name, err := s.name(key)
+	if err != nil {
+		return fmt.Errorf("sqllease: guard by %q: %w", key, err)
+	}
 	var one int
-	err := tx.QueryRowContext(ctx, s.stmt.guard, nameOf(key), int64(term)).Scan(&one)
+	err = tx.QueryRowContext(ctx, s.stmt.guard, name, int64(term)).Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("term %d: %w", term, ErrFenced)
 	}
@@ -90,15 +94,18 @@ func (s *Store) Transact(ctx context.Context, f func(tx *sql.Tx) error) error {
 	var tx *sql.Tx
 	err := s.whileBusy(ctx, func() (err error) {
 		tx, err = s.db.BeginTx(ctx, nil) // finds the file locked if the driver begins with BEGIN IMMEDIATE
+		if err != nil {
+			return fmt.Errorf("sqllease: begin: %w", err)
+		}
+		if err = s.Guard(ctx, tx); err != nil {
+			_ = tx.Rollback() // a deadlock has ended it on MySQL: whatever came next would be on its own
+		}
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("sqllease: begin: %w", err)
-	}
-	defer tx.Rollback() // after a commit it does nothing
-	if err := s.whileBusy(ctx, func() error { return s.Guard(ctx, tx) }); err != nil {
 		return err
 	}
+	defer tx.Rollback() // after a commit it does nothing
 	if err := f(tx); err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type locks struct {
 	// mu guards the following.
 	sessions int64
 	open     map[*lockSession]bool
-	holder   map[int64]*lockSession
+	holder   map[any]*lockSession
 	changed  chan struct{} // closed when a lock was let go
 	standby  bool
 	pooled   bool // a pooler in transaction mode: each statement meets another session
@@ -30,7 +30,7 @@ type locks struct {
 // openLocks returns a server, and a pool of connections to it.
 func openLocks(t testing.TB) (*locks, *sql.DB) {
 	t.Helper()
-	s := &locks{open: make(map[*lockSession]bool), holder: make(map[int64]*lockSession), changed: make(chan struct{}), limit: time.Minute}
+	s := &locks{open: make(map[*lockSession]bool), holder: make(map[any]*lockSession), changed: make(chan struct{}), limit: time.Minute}
 	db := sql.OpenDB(s)
 	t.Cleanup(func() { _ = db.Close() })
 	return s, db
@@ -114,8 +114,11 @@ func (c *lockSession) answer(query string, args []driver.NamedValue) ([]driver.V
 		c.pid = c.sessions
 	}
 	switch {
-	case strings.Contains(query, "pg_try_advisory_lock"):
-		lock := args[0].Value.(int64)
+	case strings.Contains(query, "pg_try_advisory_lock"), strings.Contains(query, "get_lock(?, 0)"):
+		lock := args[0].Value
+		if name, ok := lock.(string); ok && len(name) > 64 {
+			return nil, errors.New("incorrect user-level lock name")
+		}
 		free := c.holder[lock] == nil
 		if free {
 			c.holder[lock] = c
@@ -134,6 +137,13 @@ func (c *lockSession) QueryContext(ctx context.Context, query string, args []dri
 			return nil, err
 		}
 	}
+	if strings.Contains(query, "get_lock(?, 60)") {
+		err := c.wait(ctx, args[0].Value)
+		if err != nil && !errors.Is(err, errLimit) {
+			return nil, err
+		}
+		return &cursor{rows: [][]driver.Value{{err == nil, c.standby}}}, nil
+	}
 	row, err := c.answer(query, args)
 	if err != nil {
 		return nil, err
@@ -146,22 +156,32 @@ func (c *lockSession) ExecContext(ctx context.Context, query string, args []driv
 	if !strings.Contains(query, "pg_advisory_xact_lock_shared") {
 		return nil, errors.ErrUnsupported
 	}
+	if err := c.wait(ctx, args[0].Value); err != nil {
+		return nil, err
+	}
+	return driver.RowsAffected(1), nil
+}
+
+var errLimit = errors.New("canceling statement due to lock timeout")
+
+// wait waits until nobody holds a lock.
+func (c *lockSession) wait(ctx context.Context, lock any) error {
 	limit := time.NewTimer(c.limit)
 	defer limit.Stop()
 	c.mu.Lock()
 	c.waits++
-	for c.holder[args[0].Value.(int64)] != nil {
+	for c.holder[lock] != nil {
 		changed := c.changed
 		c.mu.Unlock()
 		select {
 		case <-changed:
 		case <-limit.C:
-			return nil, errors.New("canceling statement due to lock timeout")
+			return errLimit
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		c.mu.Lock()
 	}
 	c.mu.Unlock()
-	return driver.RowsAffected(1), nil
+	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
 // Sessions implements leaderelect.Sessions on Postgres: early takeovers.
@@ -52,8 +54,11 @@ type Sessions struct {
 	cfg SessionsConfig
 }
 
-// SessionsConfig configures [Sessions]. The zero value is ready for use.
+// SessionsConfig configures [Sessions]. The zero value is ready for Postgres.
 type SessionsConfig struct {
+	// Dialect is Postgres or MySQL. Defaults to Postgres.
+	Dialect Dialect
+
 	// CheckPeriod is the time between two checks of the connection that holds a session. A check lets the process notice
 	// that it has lost the session, so that it opens another one. Other processes learn that from the server. Use less
 	// than RetryPeriod, so that a leader whose connections were cut reports that before a follower takes over. Defaults
@@ -71,10 +76,22 @@ func NewSessions(db *sql.DB, cfg SessionsConfig) (*Sessions, error) {
 		panic("sqllease: NewSessions: the database is nil")
 	}
 	cfg.CheckPeriod = cmp.Or(cfg.CheckPeriod, time.Second)
-	if cfg.CheckPeriod < 0 {
-		return nil, fmt.Errorf("sqllease: new sessions: SessionsConfig.CheckPeriod is %s, must not be negative", cfg.CheckPeriod)
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("sqllease: new sessions: %w", err)
 	}
 	return &Sessions{db: db, cfg: cfg}, nil
+}
+
+// validate returns an error that names each field that is out of its bounds.
+func (c SessionsConfig) validate() error {
+	var errs []error
+	if c.Dialect != Postgres && c.Dialect != MySQL {
+		errs = append(errs, fmt.Errorf("SessionsConfig.Dialect is %v, must be Postgres or MySQL", c.Dialect))
+	}
+	if c.CheckPeriod < 0 {
+		errs = append(errs, fmt.Errorf("SessionsConfig.CheckPeriod is %s, must not be negative", c.CheckPeriod))
+	}
+	return problems.Join(errs...)
 }
 
 const (
@@ -85,9 +102,16 @@ const (
 	// The lock is shared, so that all waiters get it at once, and it is released by the end of the transaction.
 	limitWait = `SELECT set_config('lock_timeout', '60s', true), set_config('statement_timeout', '0', true), pg_is_in_recovery()`
 	awaitLock = `SELECT pg_advisory_xact_lock_shared($1)`
+
+	// A replica is read-only; newer servers have words for that.
+	mysqlHold         = `SELECT coalesce(get_lock(?, 0), 0) = 1, connection_id(), @@global.read_only NOT IN ('0', 'OFF')`
+	mysqlConnectionID = `SELECT connection_id()`
+
+	// The lock has one holder. So the statement that gets it releases it, before the next waiter gets it.
+	mysqlAwait = `SELECT if(get_lock(?, 60) = 1, release_lock(?), 0), @@global.read_only NOT IN ('0', 'OFF')`
 )
 
-// waitLimit is the lock_timeout of a wait. While a connection waits for a lock, the server does not notice that its
+// waitLimit is how long a statement waits for a lock. While a connection waits for a lock, Postgres does not notice that its
 // client has ended. So the wait is restarted regularly.
 const waitLimit = time.Minute
 
@@ -96,19 +120,20 @@ const checkTimeout = 5 * time.Second
 
 var (
 	errTaken           = errors.New("another connection has its lock")
+	errStillHeld       = errors.New("another connection still has its lock")
 	errStandby         = errors.New("the server is a standby, which has locks of its own")
 	errOtherConnection = errors.New("the server process has changed: is a pooler in between?")
 )
 
 // Hold holds the session on a separate connection, until ctx ends or the connection is lost.
 func (s *Sessions) Hold(ctx context.Context, name string, held func()) error {
-	if err := s.hold(ctx, lockOf(name), held); err != nil {
+	if err := s.hold(ctx, name, held); err != nil {
 		return fmt.Errorf("sqllease: hold session %q: %w", name, err)
 	}
 	return nil
 }
 
-func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
+func (s *Sessions) hold(ctx context.Context, name string, held func()) error {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -120,7 +145,11 @@ func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
 	}()
 	var taken, standby bool
 	var pid int64
-	if err := conn.QueryRowContext(ctx, holdLock, lock).Scan(&taken, &pid, &standby); err != nil {
+	statement, id := holdLock, backendPID
+	if s.cfg.Dialect == MySQL {
+		statement, id = mysqlHold, mysqlConnectionID
+	}
+	if err := conn.QueryRowContext(ctx, statement, s.lockOf(name)).Scan(&taken, &pid, &standby); err != nil {
 		return err
 	}
 	if standby {
@@ -138,18 +167,18 @@ func (s *Sessions) hold(ctx context.Context, lock int64, held func()) error {
 			return context.Cause(ctx)
 		case <-ticker.C:
 		}
-		if err := check(ctx, conn, pid); err != nil {
+		if err := check(ctx, conn, id, pid); err != nil {
 			return err
 		}
 	}
 }
 
-// check returns nil if conn still reaches the server process with the given ID.
-func check(ctx context.Context, conn *sql.Conn, pid int64) error {
+// check returns nil if conn still reaches the process or the connection of the server with the given ID.
+func check(ctx context.Context, conn *sql.Conn, id string, pid int64) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	var now int64
-	if err := conn.QueryRowContext(ctx, backendPID).Scan(&now); err != nil {
+	if err := conn.QueryRowContext(ctx, id).Scan(&now); err != nil {
 		return err
 	}
 	if now != pid {
@@ -162,7 +191,7 @@ func check(ctx context.Context, conn *sql.Conn, pid int64) error {
 func (s *Sessions) AwaitEnd(ctx context.Context, name string) error {
 	for {
 		begin := time.Now()
-		err := s.await(ctx, lockOf(name))
+		err := s.await(ctx, s.lockOf(name))
 		switch {
 		case err == nil:
 			return nil
@@ -174,7 +203,20 @@ func (s *Sessions) AwaitEnd(ctx context.Context, name string) error {
 }
 
 // await waits for a lock, at most for waitLimit.
-func (s *Sessions) await(ctx context.Context, lock int64) error {
+func (s *Sessions) await(ctx context.Context, lock any) error {
+	if s.cfg.Dialect == MySQL {
+		var ended, standby bool
+		err := s.db.QueryRowContext(ctx, mysqlAwait, lock, lock).Scan(&ended, &standby)
+		switch {
+		case err != nil:
+			return err
+		case standby:
+			return errStandby
+		case !ended:
+			return errStillHeld
+		}
+		return nil
+	}
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -192,8 +234,12 @@ func (s *Sessions) await(ctx context.Context, lock int64) error {
 	return err
 }
 
-// lockOf returns the advisory lock of a session. Two sessions with the same lock could not be held at the same time.
-func lockOf(name string) int64 {
+// lockOf returns the lock of a session: a number, or in MySQL a name of at most 64 characters. Two sessions with the same lock could
+// not be held at the same time.
+func (s *Sessions) lockOf(name string) any {
 	sum := sha256.Sum256([]byte(name))
+	if s.cfg.Dialect == MySQL {
+		return fmt.Sprintf("sqllease %x", sum[:16])
+	}
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }

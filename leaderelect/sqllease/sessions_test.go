@@ -14,11 +14,18 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
 )
 
-func newSessions(t testing.TB, db *sql.DB) *sqllease.Sessions {
-	t.Helper()
-	s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{})
-	require.NoError(t, err)
-	return s
+// onLocks runs f in a bubble, with a server and sessions on it: once for each dialect.
+func onLocks(t *testing.T, f func(t *testing.T, server *locks, db *sql.DB, s *sqllease.Sessions)) {
+	for _, dialect := range []sqllease.Dialect{sqllease.Postgres, sqllease.MySQL} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, db := openLocks(t)
+				s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{Dialect: dialect})
+				require.NoError(t, err)
+				f(t, server, db, s)
+			})
+		})
+	}
 }
 
 // hold has a session held. The channel gets the end of it.
@@ -36,9 +43,7 @@ func pending(c <-chan error) bool {
 }
 
 func TestSessionEndsWithHoldersConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, server *locks, _ *sql.DB, s *sqllease.Sessions) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		require.NoError(t, s.AwaitEnd(ctx, "a"), "no process holds it")
@@ -66,9 +71,7 @@ func TestSessionEndsWithHoldersConnection(t *testing.T) {
 }
 
 func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, server *locks, _ *sql.DB, s *sqllease.Sessions) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		end := hold(ctx, s, "a")
 		open, held, _ := server.counts()
@@ -82,10 +85,8 @@ func TestSessionEndsWithContextAndIsNotReused(t *testing.T) {
 }
 
 func TestWaitForSessionContinuesAfterLimitOfFastClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
+	onLocks(t, func(t *testing.T, server *locks, _ *sql.DB, s *sqllease.Sessions) {
 		server.limit = 50 * time.Second // a minute of the server, whose clock is fast
-		s := newSessions(t, db)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		hold(ctx, s, "a")
@@ -99,9 +100,7 @@ func TestWaitForSessionContinuesAfterLimitOfFastClock(t *testing.T) {
 }
 
 func TestWaitForSessionEndsWithContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, _ *locks, _ *sql.DB, s *sqllease.Sessions) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		hold(ctx, s, "a")
@@ -114,9 +113,7 @@ func TestWaitForSessionEndsWithContext(t *testing.T) {
 }
 
 func TestStandbyIsNotQueriedForSessions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, server *locks, db *sql.DB, s *sqllease.Sessions) {
 		server.is(func() { server.standby = true })
 		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
 		require.ErrorContains(t, s.AwaitEnd(t.Context(), "a"), "standby")
@@ -124,9 +121,7 @@ func TestStandbyIsNotQueriedForSessions(t *testing.T) {
 }
 
 func TestTransactionPoolerIsDetected(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, server *locks, _ *sql.DB, s *sqllease.Sessions) {
 		end := hold(t.Context(), s, "a")
 		server.is(func() { server.pooled = true })
 		require.ErrorContains(t, <-end, "is a pooler in between?")
@@ -134,9 +129,7 @@ func TestTransactionPoolerIsDetected(t *testing.T) {
 }
 
 func TestServerErrorDoesNotEndSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		server, db := openLocks(t)
-		s := newSessions(t, db)
+	onLocks(t, func(t *testing.T, server *locks, db *sql.DB, s *sqllease.Sessions) {
 		server.slow = func(string) error { return errNetwork }
 		require.ErrorIs(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), errNetwork)
 		require.ErrorIs(t, s.AwaitEnd(t.Context(), "a"), errNetwork)
@@ -156,6 +149,8 @@ func TestNewSessionsPanicsWithoutDatabase(t *testing.T) {
 func TestSessionsConfigErrorsNameTheField(t *testing.T) {
 	_, err := sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{CheckPeriod: -1})
 	require.ErrorContains(t, err, "sqllease: new sessions: SessionsConfig.CheckPeriod is -1ns, must not be negative")
+	_, err = sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{Dialect: sqllease.SQLite})
+	require.ErrorContains(t, err, "sqllease: new sessions: SessionsConfig.Dialect is SQLite, must be Postgres or MySQL")
 	_, err = sqllease.NewSessions(new(sql.DB), sqllease.SessionsConfig{})
 	require.NoError(t, errors.Join(err))
 }

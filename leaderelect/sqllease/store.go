@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/setpoint-go/setpoint/leaderelect"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 // Store is a leaderelect.LeaseStore and a shard.Lister in one table of a database, with one row per lease. The package
@@ -75,9 +76,12 @@ func New(db *sql.DB, cfg Config) (*Store, error) {
 func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) {
 	e := leaderelect.Entry{Key: key}
 	var term int64
-	err := s.call(ctx, func() error {
-		return s.db.QueryRowContext(ctx, s.stmt.get, nameOf(key)).Scan(&term, &e.Version, &e.Value)
-	})
+	name, err := s.name(key)
+	if err == nil {
+		err = s.call(ctx, func() error {
+			return s.db.QueryRowContext(ctx, s.stmt.get, name).Scan(&term, &e.Version, &e.Value)
+		})
+	}
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = leaderelect.ErrNotFound
@@ -89,6 +93,23 @@ func (s *Store) Get(ctx context.Context, key string) (leaderelect.Entry, error) 
 	}
 	e.Term = uint64(term)
 	return e, nil
+}
+
+// name returns the name of the row for a key, as a parameter.
+func (s *Store) name(key string) (any, error) {
+	name := nameOf(key)
+	if s.stmt.dialect == MySQL && len(name) > mysqlName {
+		return nil, retry.Permanent(fmt.Errorf("the key makes a name of %d bytes, must be at most %d", len(name), mysqlName))
+	}
+	return s.text(name), nil
+}
+
+// text returns a name, or a part of one, as a parameter. For MySQL that is bytes, which no character set changes.
+func (s *Store) text(name string) any {
+	if s.stmt.dialect == MySQL {
+		return []byte(name)
+	}
+	return name
 }
 
 // errNegative is the error for a row that no store has written.
@@ -117,16 +138,21 @@ func (s *Store) put(ctx context.Context, e leaderelect.Entry, statement string, 
 	if e.Term > math.MaxInt64 {
 		return e, fmt.Errorf("term %d is greater than %d", e.Term, int64(math.MaxInt64))
 	}
-	name := nameOf(e.Key)
+	name, err := s.name(e.Key)
+	if err != nil {
+		return e, err
+	}
 	// Random, and not counted, so that a version is not reused even if the row was deleted or restored.
 	e.Version, e.Floor = rand.Text(), 0
 	e.Value = append([]byte{}, e.Value...) // never nil, which would be NULL
-	args := append([]any{name, int64(e.Term), e.Version, e.Value}, more...)
+	args := append([]any{int64(e.Term), e.Version, e.Value, name}, more...)
 	var changed int64
-	err := s.call(ctx, func() error {
+	err = s.call(ctx, func() error {
 		done, err := s.db.ExecContext(ctx, statement, args...)
 		if err == nil {
 			changed, err = done.RowsAffected()
+		} else if s.stmt.dialect == MySQL && mysqlNumber(err) == mysqlDuplicate {
+			err = nil // nothing has changed
 		}
 		return err
 	})
@@ -158,7 +184,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]leaderelect.Entry, e
 }
 
 func (s *Store) list(ctx context.Context, prefix string) (list []leaderelect.Entry, err error) {
-	rows, err := s.db.QueryContext(ctx, s.stmt.list, prefixOf(prefix))
+	rows, err := s.db.QueryContext(ctx, s.stmt.list, s.text(prefixOf(prefix)))
 	if err != nil {
 		return nil, err
 	}

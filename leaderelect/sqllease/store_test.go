@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+	"github.com/setpoint-go/setpoint/retry"
 )
 
 var errNetwork = errors.New("connection reset")
@@ -28,30 +29,49 @@ func newStore(t testing.TB, cfg sqllease.Config) (*server, *sqllease.Store) {
 }
 
 func TestStoreConformsToLeaseStore(t *testing.T) {
-	leasetest.Run(t, func(t *testing.T) leasetest.Backend {
-		server, db := open(t)
-		s, err := sqllease.New(db, sqllease.Config{})
-		require.NoError(t, err)
-		return leasetest.Backend{
-			Store: s,
-			Reopen: func() leaderelect.LeaseStore {
-				other, err := sqllease.New(db, sqllease.Config{})
+	for _, dialect := range []sqllease.Dialect{sqllease.Postgres, sqllease.MySQL} {
+		t.Run(dialect.String(), func(t *testing.T) {
+			leasetest.Run(t, func(t *testing.T) leasetest.Backend {
+				server, db := open(t)
+				s, err := sqllease.New(db, sqllease.Config{Dialect: dialect})
 				require.NoError(t, err)
-				return other
-			},
-			Delete: func(key string) {
-				server.mu.Lock()
-				defer server.mu.Unlock()
-				delete(server.rows, sqllease.NameOf(key))
-			},
-			CutReply: func() {
-				server.after = func(string) error {
-					server.after = nil
-					return errNetwork
+				return leasetest.Backend{
+					Store: s,
+					Reopen: func() leaderelect.LeaseStore {
+						other, err := sqllease.New(db, sqllease.Config{Dialect: dialect})
+						require.NoError(t, err)
+						return other
+					},
+					Delete: func(key string) {
+						server.mu.Lock()
+						defer server.mu.Unlock()
+						delete(server.rows, sqllease.NameOf(key))
+					},
+					CutReply: func() {
+						server.after = func(string) error {
+							server.after = nil
+							return errNetwork
+						}
+					},
 				}
-			},
-		}
-	})
+			})
+		})
+	}
+}
+
+func TestMySQLKeyTooLongForColumnIsAnError(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{Dialect: sqllease.MySQL})
+	longest := strings.Repeat(`\`, 666) + "ä" // a backslash makes three bytes
+	_, err := s.Create(t.Context(), leaderelect.Entry{Key: longest})
+	require.NoError(t, err)
+	server.log = nil
+	_, err = s.Create(t.Context(), leaderelect.Entry{Key: longest + "a"})
+	require.ErrorContains(t, err, "the key makes a name of 2001 bytes, must be at most 2000")
+	require.True(t, retry.IsPermanent(err))
+	_, err = s.Get(t.Context(), longest+"a")
+	require.ErrorContains(t, err, "2001 bytes")
+	require.ErrorContains(t, s.GuardTerm(t.Context(), nil, longest+"a", 1), "2001 bytes")
+	require.Empty(t, server.log, "a column that is too short may cut it off")
 }
 
 func TestWriteSentTwiceIsAppliedOnce(t *testing.T) {
@@ -153,6 +173,10 @@ func TestStatementsUseDialect(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, `UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1`, sqlite.GuardQuery())
 	assert.Contains(t, sqlite.DDL(), "value   blob")
+	mysql, err := sqllease.New(nil, sqllease.Config{Dialect: sqllease.MySQL, Table: "ops.leases"})
+	require.NoError(t, err)
+	assert.Equal(t, "SELECT 1 FROM `ops`.`leases` IGNORE INDEX (PRIMARY) WHERE name = ? AND term = ? LOCK IN SHARE MODE", mysql.GuardQuery())
+	assert.Contains(t, mysql.DDL(), "CREATE TABLE IF NOT EXISTS `ops`.`leases` (\n\tname    varbinary(2000) NOT NULL PRIMARY KEY,")
 }
 
 func FuzzKeysHaveDistinctNames(f *testing.F) {

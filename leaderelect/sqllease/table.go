@@ -50,8 +50,8 @@ func (s *Store) EnsureTable(ctx context.Context) error {
 
 // table describes a table in the catalog of the database.
 type table struct {
-	columns []column   // none if there is no such table
-	unique  [][]string // the columns of each unique key that has no condition, sorted
+	columns []column            // none if there is no such table
+	unique  map[string][]string // the columns of each unique key that has no condition, sorted, by the name of the key
 }
 
 // column is one column of a table.
@@ -90,23 +90,22 @@ func (s *Store) read(ctx context.Context) (have table, err error) {
 }
 
 // uniqueKeys reads the unique keys from the catalog.
-func (s *Store) uniqueKeys(ctx context.Context) (keys [][]string, err error) {
+func (s *Store) uniqueKeys(ctx context.Context) (keys map[string][]string, err error) {
 	rows, err := s.db.QueryContext(ctx, s.stmt.keys)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	byIndex := make(map[string][]string)
+	keys = make(map[string][]string)
 	for rows.Next() {
 		var index, column string
 		if err := rows.Scan(&index, &column); err != nil {
 			return nil, err
 		}
-		byIndex[index] = append(byIndex[index], column)
+		keys[index] = append(keys[index], column)
 	}
-	for _, columns := range byIndex {
+	for _, columns := range keys {
 		slices.Sort(columns)
-		keys = append(keys, columns)
 	}
 	return keys, rows.Err()
 }
@@ -115,12 +114,12 @@ func (s *Store) uniqueKeys(ctx context.Context) (keys [][]string, err error) {
 func (s *Store) problems(have table) (all []string) {
 	var missing []string
 	for _, want := range []string{"name", "term", "version", "value"} {
-		i := slices.IndexFunc(have.columns, func(c column) bool { return c.name == want })
-		if i < 0 {
+		c, ok := have.column(want)
+		if !ok {
 			missing = append(missing, want)
 			continue
 		}
-		if is := have.columns[i].kind; !slices.Contains(s.stmt.kinds[want], is) {
+		if is := c.kind; !slices.Contains(s.stmt.kinds[want], is) {
 			kind := s.stmt.kinds[want][0]
 			all = append(all, fmt.Sprintf("column %s has type %q, must be %s; repair it with: %s", want, is, kind, s.stmt.retype(want, kind)))
 		}
@@ -140,19 +139,42 @@ func (s *Store) problems(have table) (all []string) {
 	} else if !have.hasKey("name") {
 		all = append(all, "there is no unique key on (name), so one lease could have several leaders; repair it with: "+s.stmt.addKey("name"))
 	}
-	if s.stmt.postgres && !have.hasKey("name", "term") {
-		all = append(all, "there is no unique key on (name, term), so a takeover does not wait for guarded transactions; "+
-			"repair it with: "+s.stmt.addKey("name", "term"))
+	if s.stmt.dialect == MySQL && have.hasKey("name") && !slices.Equal(have.unique["PRIMARY"], []string{"name"}) {
+		drop := ""
+		if have.unique["PRIMARY"] != nil {
+			drop = "DROP PRIMARY KEY, "
+		}
+		all = append(all, fmt.Sprintf("the key on (name) is not the primary key, so a guard may delay renewals; "+
+			"repair it with: ALTER TABLE %s %sADD PRIMARY KEY (name)", s.stmt.table, drop))
+	}
+	if s.stmt.dialect != SQLite && !have.hasKey("name", "term") {
+		effect := "a takeover does not wait for guarded transactions"
+		if s.stmt.dialect == MySQL {
+			effect = "renewals wait for guarded transactions"
+		}
+		all = append(all, fmt.Sprintf("there is no unique key on (name, term), so %s; repair it with: %s", effect, s.stmt.addKey("name", "term")))
 	}
 	if have.has(unlogged) {
 		all = append(all, fmt.Sprintf("it is unlogged or temporary, so it forgets terms; repair it with: ALTER TABLE %s SET LOGGED", s.stmt.table))
+	}
+	if engine, ok := have.column(otherEngine); ok {
+		all = append(all, fmt.Sprintf("its engine is %s, must be InnoDB, so that a takeover waits for guarded transactions; "+
+			"repair it with: ALTER TABLE %s ENGINE=InnoDB", engine.kind, s.stmt.table))
+	}
+	if have.has(noAutocommit) {
+		all = append(all, "autocommit is off, so nothing would be committed: set autocommit=true in the data source name of the driver")
 	}
 	return all
 }
 
 // hasKey reports whether there is a unique key on exactly these columns. columns is sorted.
 func (t table) hasKey(columns ...string) bool {
-	return slices.ContainsFunc(t.unique, func(key []string) bool { return slices.Equal(key, columns) })
+	for _, key := range t.unique {
+		if slices.Equal(key, columns) {
+			return true
+		}
+	}
+	return false
 }
 
 // collation returns the collation of the name column, or "" if a key compares names by bytes.
@@ -167,7 +189,17 @@ func (t table) collation() string {
 	return ""
 }
 
+// column returns the column with a name, if there is one.
+func (t table) column(name string) (c column, ok bool) {
+	i := slices.IndexFunc(t.columns, func(c column) bool { return c.name == name })
+	if i < 0 {
+		return column{}, false
+	}
+	return t.columns[i], true
+}
+
 // has reports whether there is a column.
 func (t table) has(name string) bool {
-	return slices.ContainsFunc(t.columns, func(c column) bool { return c.name == name })
+	_, ok := t.column(name)
+	return ok
 }

@@ -106,6 +106,49 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 	}
 }
 
+func TestUnsafeMySQLTableIsRejectedWithRepairStatement(t *testing.T) {
+	for want, change := range map[string]func(*server){
+		"the key on (name) is not the primary key, so a guard may delay renewals; repair it with: ALTER TABLE `leases` ADD PRIMARY KEY (name)": func(s *server) {
+			s.keys = []string{"name ", "term,name"}
+		},
+		"so renewals wait for guarded transactions; repair it with: ALTER TABLE `leases` ADD UNIQUE (name, term)": func(s *server) {
+			s.keys = []string{"name"}
+		},
+		`column name has type "varchar(255)", must be varbinary(2000); repair it with: ALTER TABLE ` + "`leases` MODIFY name varbinary(2000) NOT NULL": func(s *server) {
+			s.types = map[string]string{"name": "varchar(255)"}
+		},
+		"repair it with: ALTER TABLE `leases` DROP COLUMN `zone`": func(s *server) { s.extra = []driver.Value{"zone", "text", true} },
+		"its engine is MyISAM, must be InnoDB, so that a takeover waits for guarded transactions; repair it with: ALTER TABLE `leases` ENGINE=InnoDB": func(s *server) {
+			s.extra = []driver.Value{"(engine)", "MyISAM", false}
+		},
+		"autocommit is off, so nothing would be committed: set autocommit=true": func(s *server) {
+			s.extra = []driver.Value{"(autocommit)", "", false}
+		},
+	} {
+		server, s := newStore(t, sqllease.Config{Dialect: sqllease.MySQL})
+		require.NoError(t, s.EnsureTable(t.Context()))
+		change(server)
+		require.ErrorContains(t, s.EnsureTable(t.Context()), want)
+	}
+}
+
+// The catalog of MySQL hides tables for which a role has no privilege.
+func TestDeniedRoleIsNotToldToCreateTheTable(t *testing.T) {
+	server, s := newStore(t, sqllease.Config{Dialect: sqllease.MySQL})
+	server.table = false
+	server.before = func(query string) error {
+		if strings.Contains(query, "information_schema") {
+			return nil
+		}
+		return mysqlError{1142}
+	}
+	for call, err := range everyCall(s) {
+		assert.True(t, retry.IsPermanent(err), call)
+		assert.ErrorIs(t, err, mysqlError{1142}, call)
+		assert.NotContains(t, err.Error(), "EnsureTable", call)
+	}
+}
+
 func TestTableWithExtraColumnsIsAccepted(t *testing.T) {
 	server, s := newStore(t, sqllease.Config{})
 	server.types = map[string]string{"name": "character varying"}
@@ -127,11 +170,14 @@ func TestCatalogReadErrorIsReturned(t *testing.T) {
 	}
 }
 
-// stateError is an error of a driver of Postgres, and codeError one of a driver of SQLite.
+// stateError is an error of a driver of Postgres, codeError one of a driver of SQLite, and mysqlError one of a driver of MySQL.
 type (
 	stateError string
 	codeError  int
+	mysqlError struct{ Number uint16 }
 )
+
+func (e mysqlError) Error() string { return fmt.Sprintf("Error %d", e.Number) }
 
 func (e stateError) Error() string    { return "SQLSTATE " + string(e) }
 func (e stateError) SQLState() string { return string(e) }
@@ -203,11 +249,25 @@ func TestOnlyErrorsThatLastArePermanent(t *testing.T) {
 		{sqllease.SQLite, codeError(517), false},  // an old snapshot
 		{sqllease.SQLite, codeError(1032), false}, // a file that was replaced
 		{sqllease.SQLite, errNetwork, false},
+		{sqllease.MySQL, mysqlError{1146}, true},                             // no such table
+		{sqllease.MySQL, fmt.Errorf("wrapped: %w", &mysqlError{1142}), true}, // no privilege
+		{sqllease.MySQL, errors.Join(errNetwork, mysqlError{1045}), true},    // wrong password
+		{sqllease.MySQL, mysqlError{1049}, true},                             // no such database
+		{sqllease.MySQL, mysqlError{1064}, true},                             // syntax
+		{sqllease.MySQL, mysqlError{1176}, true},                             // no such key
+		{sqllease.MySQL, mysqlError{1040}, false},                            // too many connections
+		{sqllease.MySQL, mysqlError{1203}, false},                            // too many connections of a user, SQLSTATE 42000
+		{sqllease.MySQL, mysqlError{1053}, false},                            // a shutdown
+		{sqllease.MySQL, mysqlError{1290}, false},                            // a replica, or a primary that was demoted
+		{sqllease.MySQL, mysqlError{1317}, false},                            // interrupted
+		{sqllease.MySQL, mysqlError{1969}, false},                            // max_statement_time
+		{sqllease.MySQL, mysqlError{0}, false},
+		{sqllease.MySQL, struct{ error }{errNetwork}, false},
 	} {
 		t.Run(c.err.Error(), func(t *testing.T) {
 			server, s := newStore(t, sqllease.Config{Dialect: c.dialect})
 			server.before = func(query string) error {
-				if strings.Contains(query, "pg_") || strings.Contains(query, "pragma_") {
+				if strings.Contains(query, "pg_") || strings.Contains(query, "pragma_") || strings.Contains(query, "information_schema") {
 					return nil // the table is all right
 				}
 				return c.err
@@ -233,11 +293,17 @@ func TestStoreThatHasWorkedSendsNothingMoreInAnOutage(t *testing.T) {
 }
 
 func TestErrorOnOtherDatabaseNamesDialect(t *testing.T) {
-	for dialect, c := range map[sqllease.Dialect]struct{ only, want string }{
-		sqllease.Postgres: {"sqlite_version", "Config.Dialect is Postgres, and the database is SQLite: set Config.Dialect to sqllease.SQLite: "},
-		sqllease.SQLite:   {"current_setting", "Config.Dialect is SQLite, and the database is Postgres: set Config.Dialect to sqllease.Postgres: "},
+	for _, c := range []struct {
+		dialect    sqllease.Dialect
+		only, want string
+	}{
+		{sqllease.Postgres, "sqlite_version", "Config.Dialect is Postgres, and the database is SQLite: set Config.Dialect to sqllease.SQLite: "},
+		{sqllease.Postgres, "@@version_comment", "Config.Dialect is Postgres, and the database is MySQL: set Config.Dialect to sqllease.MySQL: "},
+		{sqllease.SQLite, "current_setting", "Config.Dialect is SQLite, and the database is Postgres: set Config.Dialect to sqllease.Postgres: "},
+		{sqllease.MySQL, "current_setting", "Config.Dialect is MySQL, and the database is Postgres: set Config.Dialect to sqllease.Postgres: "},
+		{sqllease.MySQL, "sqlite_version", "Config.Dialect is MySQL, and the database is SQLite: set Config.Dialect to sqllease.SQLite: "},
 	} {
-		server, s := newStore(t, sqllease.Config{Dialect: dialect})
+		server, s := newStore(t, sqllease.Config{Dialect: c.dialect})
 		server.before = func(query string) error {
 			if strings.Contains(query, c.only) {
 				return nil

@@ -25,6 +25,9 @@ func (s *Store) call(ctx context.Context, f func() error) error {
 	if s.works.Load() && !lasting {
 		return err // an outage, which must not cause more statements
 	}
+	if slices.Contains(mysqlDenied, mysqlNumber(err)) {
+		return retry.Permanent(err)
+	}
 	if reason := s.reason(ctx); reason != "" {
 		return retry.Permanent(fmt.Errorf("%s: %w", reason, err))
 	}
@@ -51,29 +54,35 @@ func (s *Store) reason(ctx context.Context) string {
 	return ""
 }
 
-// The statements that only one dialect has.
-const (
-	onlyPostgres = `SELECT current_setting('server_version_num')`
-	onlySQLite   = `SELECT sqlite_version()`
-)
-
-// wrongDialect returns what to do if the database has the other dialect; otherwise "". It is called after a statement of the dialect has
-// failed.
-func (s *Store) wrongDialect(ctx context.Context) string {
-	is, other, statement := Postgres, SQLite, onlySQLite
-	if !s.stmt.postgres {
-		is, other, statement = SQLite, Postgres, onlyPostgres
-	}
-	var version string
-	err := s.whileBusy(ctx, func() error { return s.db.QueryRowContext(ctx, statement).Scan(&version) })
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("Config.Dialect is %v, and the database is %v: set Config.Dialect to sqllease.%v", is, other, other)
+// only has a statement of each dialect that the others do not have.
+var only = map[Dialect]string{
+	Postgres: `SELECT current_setting('server_version_num')`,
+	SQLite:   `SELECT sqlite_version()`,
+	MySQL:    `SELECT @@version_comment`,
 }
 
-// isLasting reports whether an outage cannot cause err. Drivers of Postgres report a SQLSTATE, and drivers of SQLite a result code.
+// wrongDialect returns what to do if the database has another dialect; otherwise "". It is called after a statement of the dialect has
+// failed.
+func (s *Store) wrongDialect(ctx context.Context) string {
+	for _, other := range dialects {
+		if other == s.stmt.dialect {
+			continue
+		}
+		var version string
+		err := s.whileBusy(ctx, func() error { return s.db.QueryRowContext(ctx, only[other]).Scan(&version) })
+		if err == nil {
+			return fmt.Sprintf("Config.Dialect is %v, and the database is %v: set Config.Dialect to sqllease.%v", s.stmt.dialect, other, other)
+		}
+	}
+	return ""
+}
+
+// isLasting reports whether an outage cannot cause err. Drivers of Postgres report a SQLSTATE, drivers of SQLite a result
+// code, and drivers of MySQL an error number: its SQLSTATE 42000 also has too many connections.
 func isLasting(err error) bool {
+	if number := mysqlNumber(err); number != 0 {
+		return slices.Contains(mysqlDenied, number) || slices.Contains(mysqlUnusable, number)
+	}
 	if e, ok := errorWith[interface{ SQLState() string }](err); ok {
 		state := e.SQLState()
 		// Class 42 is a missing table or column, no privilege, or a syntax error. The others are a wrong password or role, a
