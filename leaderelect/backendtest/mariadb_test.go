@@ -95,4 +95,186 @@ func TestMariaDB(t *testing.T) {
 			})
 		})
 	}
+
+	t.Run("keys compare by bytes", func(t *testing.T) {
+		ctx, table := context.Background(), newTable()
+		for _, options := range []string{recommended, foundRows, "charset=latin1&interpolateParams=true", "charset=utf8"} {
+			s := leasesIn(t, openMariaDB(t, "root", server.Addr(), options), sqllease.MySQL, table)
+			keys := []string{"acme", "ACME", "acme ", "acm\u00e9", "acme\x00", "\xff", "日本", "\U0001f600", "", " "}
+			for i, key := range keys {
+				_, err := s.Create(ctx, leaderelect.Entry{Key: key, Value: []byte(key), Term: uint64(i)})
+				require.NoError(t, err, "%q", key)
+				_, err = s.Create(ctx, leaderelect.Entry{Key: key})
+				require.ErrorIs(t, err, leaderelect.ErrConflict, "%q", key)
+			}
+			list, err := s.List(ctx, "")
+			require.NoError(t, err)
+			require.Len(t, list, len(keys))
+			for i, key := range keys {
+				e, err := s.Get(ctx, key)
+				require.NoError(t, err)
+				require.Equal(t, key, string(e.Value))
+				e, err = s.Update(ctx, e)
+				require.NoError(t, err)
+				stale := e
+				_, err = s.Update(ctx, e)
+				require.NoError(t, err)
+				_, err = s.Update(ctx, stale)
+				require.ErrorIs(t, err, leaderelect.ErrConflict)
+				require.NoError(t, guardOf(direct, s)(ctx, key, uint64(i), func() {}))
+			}
+			_, err = direct.Exec(`DELETE FROM ` + table)
+			require.NoError(t, err)
+		}
+	})
+
+	t.Run("a statement that has waited for innodb_lock_wait_timeout is repeated until its context ends", func(t *testing.T) {
+		ctx, table := context.Background(), newTable()
+		s := leasesIn(t, openMariaDB(t, "root", server.Addr(), "innodb_lock_wait_timeout=1"), sqllease.MySQL, table)
+		e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		tx, err := direct.Begin()
+		require.NoError(t, err)
+		defer tx.Rollback()
+		_, err = tx.Exec(`SELECT 1 FROM ` + table + ` FOR UPDATE`)
+		require.NoError(t, err)
+		short, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+		defer cancel()
+		_, err = s.Update(short, e)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, leaderelect.ErrConflict)
+		release := time.AfterFunc(2500*time.Millisecond, func() { _ = tx.Rollback() })
+		defer release.Stop()
+		began := time.Now()
+		_, err = s.Update(ctx, e)
+		if err != nil { // the call whose context has ended may have been done
+			require.ErrorIs(t, err, leaderelect.ErrConflict)
+		}
+		require.Greater(t, time.Since(began), 2*time.Second)
+	})
+
+	t.Run("many processes create a table at once", func(t *testing.T) {
+		table := newTable()
+		errs := make(chan error, 8)
+		for range cap(errs) {
+			go func() { // ends with its answer, which the test waits for
+				s, err := sqllease.New(direct, sqllease.Config{Dialect: sqllease.MySQL, Table: table})
+				if err == nil {
+					err = s.EnsureTable(context.Background())
+				}
+				errs <- err
+			}()
+		}
+		for range cap(errs) {
+			assert.NoError(t, <-errs)
+		}
+	})
+
+	t.Run("concurrent creations of one record only conflict", func(t *testing.T) {
+		onlyOneCreates(t, leasesIn(t, direct, sqllease.MySQL, newTable()))
+	})
+
+	t.Run("histories are linearizable", func(t *testing.T) {
+		linearizable(t, func(t *testing.T) cluster {
+			table := newTable()
+			c := cluster{restart: server.Restart}
+			for range clients {
+				p := servertest.NewProxy(t, server.Addr())
+				c.proxies = append(c.proxies, p)
+				c.stores = append(c.stores, leasesIn(t, openMariaDB(t, "root", p.Addr(), recommended), sqllease.MySQL, table))
+			}
+			return c
+		})
+	})
+}
+
+// levels are the isolation levels in which a guard is used.
+var levels = []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted}
+
+// lockWaits waits until n statements wait for row locks.
+func lockWaits(t testing.TB, db *sql.DB, n int) {
+	t.Helper()
+	awaitCount(t, db, n, `SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`)
+}
+
+// A guard and a takeover that overlap come one after the other, whichever is first.
+func TestMariaDBGuardAndTakeoverExcludeEachOther(t *testing.T) {
+	t.Parallel()
+	server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
+	db := openMariaDB(t, "root", server.Addr(), "interpolateParams=true&innodb_lock_wait_timeout=30")
+	for i, level := range levels {
+		ctx := t.Context()
+		setUp := func(t *testing.T, name string) (*sqllease.Store, leaderelect.Entry) {
+			s := leasesIn(t, db, sqllease.MySQL, fmt.Sprintf("%s_%d", name, i))
+			e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 7})
+			require.NoError(t, err)
+			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease2", Term: 7})
+			require.NoError(t, err)
+			return s, e
+		}
+		begin := func(t *testing.T) *sql.Tx {
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = tx.Rollback() })
+			return tx
+		}
+		t.Run(fmt.Sprint(level, ", the guard is first"), func(t *testing.T) {
+			s, e := setUp(t, "guard")
+			one, two := begin(t), begin(t)
+			require.NoError(t, s.GuardTerm(ctx, one, "lease", 7))
+			require.NoError(t, s.GuardTerm(ctx, two, "lease", 7), "guards do not wait for each other")
+			for range 3 {
+				var err error
+				e, err = s.Update(ctx, e)
+				require.NoError(t, err, "renewals do not wait")
+			}
+			lockWaits(t, db, 0)
+			taken := make(chan error, 1)
+			go func() { // ends when both transactions have
+				next := e
+				next.Term = 8
+				_, err := s.Update(ctx, next)
+				taken <- err
+			}()
+			lockWaits(t, db, 1)
+			require.NoError(t, one.Commit())
+			lockWaits(t, db, 1)
+			require.Empty(t, taken, "the takeover waits for both")
+			require.NoError(t, s.GuardTerm(ctx, two, "lease", 7), "it is still guarded")
+			require.NoError(t, two.Commit())
+			require.NoError(t, <-taken)
+			require.ErrorIs(t, s.GuardTerm(ctx, begin(t), "lease", 7), sqllease.ErrFenced)
+			require.NoError(t, s.GuardTerm(ctx, begin(t), "lease", 8))
+		})
+		for _, commits := range []bool{true, false} {
+			t.Run(fmt.Sprint(level, ", the takeover is first and commits: ", commits), func(t *testing.T) {
+				table := fmt.Sprint("takeover_", commits)
+				s, _ := setUp(t, table)
+				takeover, fresh, old := begin(t), begin(t), begin(t)
+				var n int
+				require.NoError(t, old.QueryRow(fmt.Sprintf("SELECT count(*) FROM %s_%d", table, i)).Scan(&n), "it has a snapshot")
+				_, err := takeover.Exec(fmt.Sprintf("UPDATE %s_%d SET term = 8, version = 'b' WHERE name = 'lease'", table, i))
+				require.NoError(t, err)
+				guarded := make(chan error, 2)
+				for _, tx := range []*sql.Tx{fresh, old} {
+					go func() { guarded <- s.GuardTerm(ctx, tx, "lease", 7) }() // ends when the takeover has
+				}
+				lockWaits(t, db, 2)
+				require.NoError(t, s.GuardTerm(ctx, begin(t), "lease2", 7), "the guard of another lease does not wait")
+				require.Empty(t, guarded)
+				end := takeover.Rollback
+				if commits {
+					end = takeover.Commit
+				}
+				require.NoError(t, end())
+				for range cap(guarded) {
+					if err := <-guarded; commits {
+						require.ErrorIs(t, err, sqllease.ErrFenced)
+					} else {
+						require.NoError(t, err)
+					}
+				}
+			})
+		}
+	}
 }

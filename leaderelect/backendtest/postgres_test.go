@@ -74,6 +74,32 @@ func leadingOf(db *sql.DB, s *sqllease.Store) func(ctx context.Context, f func()
 	}
 }
 
+// onlyOneCreates creates records, each several times at once.
+func onlyOneCreates(t *testing.T, s *sqllease.Store) {
+	t.Helper()
+	ctx := context.Background()
+	for round := range 100 {
+		errs, start := make(chan error, 8), make(chan struct{})
+		for range cap(errs) {
+			go func() { // ends with its answer, which the test waits for
+				<-start
+				_, err := s.Create(ctx, leaderelect.Entry{Key: fmt.Sprint(round), Term: 1})
+				errs <- err
+			}()
+		}
+		close(start)
+		won := 0
+		for range cap(errs) {
+			if err := <-errs; err == nil {
+				won++
+			} else {
+				require.ErrorIs(t, err, leaderelect.ErrConflict)
+			}
+		}
+		require.Equal(t, 1, won)
+	}
+}
+
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off") // a server that is killed has given its writes to the system
@@ -186,27 +212,7 @@ func TestPostgres(t *testing.T) {
 	})
 
 	t.Run("concurrent creations of one record only conflict", func(t *testing.T) {
-		ctx, s := context.Background(), leasesIn(t, direct, sqllease.Postgres, newTable())
-		for round := range 100 {
-			errs, start := make(chan error, 8), make(chan struct{})
-			for range cap(errs) {
-				go func() { // ends with its answer, which the test waits for
-					<-start
-					_, err := s.Create(ctx, leaderelect.Entry{Key: fmt.Sprint(round), Term: 1})
-					errs <- err
-				}()
-			}
-			close(start)
-			won := 0
-			for range cap(errs) {
-				if err := <-errs; err == nil {
-					won++
-				} else {
-					require.ErrorIs(t, err, leaderelect.ErrConflict)
-				}
-			}
-			require.Equal(t, 1, won)
-		}
+		onlyOneCreates(t, leasesIn(t, direct, sqllease.Postgres, newTable()))
 	})
 
 	t.Run("a renewal is a heap-only update", func(t *testing.T) {
