@@ -23,14 +23,14 @@ import (
 // openMariaDB returns a pool of connections of a user to an address, with options of the driver.
 func openMariaDB(t testing.TB, user, addr, options string) *sql.DB {
 	t.Helper()
-	db, err := newMariaDB(user, addr, options)
+	db, err := newMariaDB(user, addr, "test", options)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
 
-func newMariaDB(user, addr, options string) (*sql.DB, error) {
-	cfg, err := mysql.ParseDSN(user + "@tcp(" + addr + ")/test?" + options)
+func newMariaDB(user, addr, database, options string) (*sql.DB, error) {
+	cfg, err := mysql.ParseDSN(user + "@tcp(" + addr + ")/" + database + "?" + options)
 	if err != nil {
 		return nil, err
 	}
@@ -191,10 +191,10 @@ func TestMariaDB(t *testing.T) {
 // levels are the isolation levels in which a guard is used.
 var levels = []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted}
 
-// lockWaits waits until n statements wait for row locks.
+// lockWaits waits until n statements wait for row locks. INNODB_TRX would remain as it was first read, if it is read all the time.
 func lockWaits(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
-	awaitCount(t, db, n, `SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'`)
+	awaitCount(t, db, n, `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'`)
 }
 
 // A guard and a takeover that overlap come one after the other, whichever is first.

@@ -49,12 +49,12 @@ func TestMain(m *testing.M) {
 
 // nodeSpec configures a node.
 type nodeSpec struct {
-	Backend  string // postgres, redis, sqlite, file
+	Backend  string // postgres, mariadb, redis, sqlite, file
 	Addr     string // of the server, or of the proxy before it; the file, or the directory
 	Counter  string // a file with a number, which nothing guards
 	Identity string
 	Lease    time.Duration
-	Early    bool    // takeover, as soon as the process of the leader is gone: for Postgres
+	Early    bool    // takeover, as soon as the process of the leader is gone: for Postgres and MariaDB
 	Clock    float64 // how many seconds pass in one second of its clock; 0 is 1
 }
 

@@ -33,7 +33,7 @@ const faultsVar = "BACKENDTEST_FAULTS"
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	backends := []backend{
-		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
+		{"postgres", postgresWorld}, {"mariadb", mariadbWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
 		{"redis, clocks ±30%", func(t *testing.T) *world {
 			w := redisWorld(t)
 			w.clocks = []float64{1.3, 0.7, 1.3}
@@ -249,6 +249,17 @@ func postgresWorld(t *testing.T) *world {
 	s := servertest.Postgres(t, "fsync=off", "idle_in_transaction_session_timeout=1s")
 	db := openPostgres(t, "pgx", s.Addr())
 	w := &world{server: s, store: leasesIn(t, db, sqllease.Postgres, "leases"), remove: removerOf(t, db)}
+	require.NoError(t, makeRegister(db))
+	for range candidates {
+		w.proxies = append(w.proxies, servertest.NewProxy(t, s.Addr()))
+	}
+	return w
+}
+
+func mariadbWorld(t *testing.T) *world {
+	s := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2", "idle-transaction-timeout=1")
+	db := openMariaDB(t, "root", s.Addr(), recommended)
+	w := &world{server: s, store: leasesIn(t, db, sqllease.MySQL, "leases"), remove: removerOf(t, db)}
 	require.NoError(t, makeRegister(db))
 	for range candidates {
 		w.proxies = append(w.proxies, servertest.NewProxy(t, s.Addr()))

@@ -38,6 +38,13 @@ func (s nodeSpec) open() (leaderelect.LeaseStore, fenced, error) {
 			return nil, nil, err
 		}
 		return sqlNode(db, sqllease.Postgres)
+	case "mariadb":
+		// The driver waits in a commit or a rollback until the network is back, so a read has a limit below StepDownTimeout.
+		db, err := newMariaDB("root", s.Addr, "test", fmt.Sprintf("%s&readTimeout=%s", recommended, s.Lease/5))
+		if err != nil {
+			return nil, nil, err
+		}
+		return sqlNode(db, sqllease.MySQL)
 	case "sqlite":
 		db, err := newSQLite(s.Addr, "wal", s.Lease/5) // less than StepDownTimeout
 		if err != nil {
@@ -57,6 +64,24 @@ func (s nodeSpec) open() (leaderelect.LeaseStore, fenced, error) {
 
 // sessions returns sessions on connections of their own.
 func (s nodeSpec) sessions() (leaderelect.Sessions, error) {
+	if s.Backend == "mariadb" {
+		db, err := newMariaDB("root", s.Addr, "", "")
+		if err != nil {
+			return nil, err
+		}
+		// The list of connections shows the database, and so the process.
+		name := fmt.Sprintf("sessions_%d", os.Getpid())
+		if _, err := db.Exec(`CREATE DATABASE ` + name); err != nil {
+			return nil, err
+		}
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+		if db, err = newMariaDB("root", s.Addr, name, ""); err != nil {
+			return nil, err
+		}
+		return sqllease.NewSessions(db, sqllease.SessionsConfig{Dialect: sqllease.MySQL})
+	}
 	db, err := sql.Open("pgx", fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&application_name=sessions-%d", s.Addr, os.Getpid()))
 	if err != nil {
 		return nil, err

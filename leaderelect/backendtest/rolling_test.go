@@ -22,12 +22,9 @@ const rollsVar = "BACKENDTEST_ROLLS"
 func TestRollingRestarts(t *testing.T) {
 	t.Parallel()
 	backends := []backend{
-		{"postgres", postgresWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
-		{"postgres, with Sessions", func(t *testing.T) *world {
-			w := postgresWorld(t)
-			w.addr, w.proxies, w.early = w.server.Addr(), nil, true
-			return w
-		}},
+		{"postgres", postgresWorld}, {"mariadb", mariadbWorld}, {"redis", redisWorld}, {"sqlite", sqliteWorld}, {"file", fileWorld},
+		{"postgres, with Sessions", func(t *testing.T) *world { return withSessions(postgresWorld(t)) }},
+		{"mariadb, with Sessions", func(t *testing.T) *world { return withSessions(mariadbWorld(t)) }},
 	}
 	rolls := wanted(rollsVar, 2)
 	var mu sync.Mutex
@@ -54,6 +51,12 @@ func TestRollingRestarts(t *testing.T) {
 	})
 	slices.Sort(rows)
 	t.Log("\n| backend | restarts | handovers | two leaders | nobody leads: p50 | p99 | max |\n|---|---|---|---|---|---|---|\n" + strings.Join(rows, ""))
+}
+
+// withSessions lets the processes of a world take over early. Nothing is between them and the server.
+func withSessions(w *world) *world {
+	w.addr, w.proxies, w.early = w.server.Addr(), nil, true
+	return w
 }
 
 // gapsOf returns how long no node acted between one term and the next. The pause between two actions is part of it.

@@ -4,6 +4,7 @@ package backendtest
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
 	"fmt"
 	"slices"
@@ -33,6 +34,8 @@ func awaitCount(t testing.TB, db *sql.DB, n int, query string) {
 const (
 	waiting = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`
 	holding = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted`
+
+	mariadbWaiting = `SELECT count(*) FROM information_schema.processlist WHERE state = 'User lock'`
 )
 
 func TestPostgresSessions(t *testing.T) {
@@ -41,52 +44,115 @@ func TestPostgresSessions(t *testing.T) {
 	direct := openPostgres(t, "pgx", server.Addr())
 	for _, driver := range []string{"pgx", "postgres"} {
 		t.Run("by "+driver, func(t *testing.T) {
-			db := openPostgres(t, driver, server.Addr())
-			s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{CheckPeriod: 50 * time.Millisecond})
-			require.NoError(t, err)
-			hold := func(ctx context.Context) <-chan error {
-				held, end := make(chan struct{}), make(chan error, 1)
-				go func() { end <- s.Hold(ctx, "a", func() { close(held) }) }() // the test waits for its end
-				<-held
-				return end
+			cut := func(string) {
+				_, err := direct.Exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`)
+				require.NoError(t, err)
 			}
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel() // also when the test fails, or the next one waits for the session
-			end := hold(ctx)
-			require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
-			short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
-			defer stop()
-			require.Error(t, s.AwaitEnd(short, "a"))
-			require.NoError(t, s.AwaitEnd(ctx, "b"))
-
-			gone := make(chan error, 2)
-			for range cap(gone) {
-				go func() { gone <- s.AwaitEnd(context.Background(), "a") }() // the test waits for its end
-			}
-			awaitCount(t, direct, 2, waiting)
-			cancel()
-			require.ErrorIs(t, <-end, context.Canceled)
-			require.NoError(t, <-gone)
-			require.NoError(t, <-gone)
+			endsWithHolder(t, openPostgres(t, driver, server.Addr()), sqllease.Postgres, sessionServer{direct, waiting, nil}, cut)
 			awaitCount(t, direct, 0, holding)
-
-			end = hold(context.Background())
-			_, err = direct.Exec(`SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`)
-			require.NoError(t, err)
-			require.Error(t, <-end, "its session has ended")
-			require.NoError(t, s.AwaitEnd(context.Background(), "a"))
 		})
 	}
 }
 
-// TestEarlyTakeover kills leaders, and counts the time until the next one acts. Then it has one replaced that lives, and
-// sees that it does nothing any more.
-func TestEarlyTakeover(t *testing.T) {
+func TestMariaDBSessions(t *testing.T) {
 	t.Parallel()
-	w := postgresWorld(t)
-	w.t, w.name, w.backend, w.lease, w.early = t, "postgres", "postgres", 6*time.Second, true
-	db := openPostgres(t, "pgx", w.server.Addr())
-	w.addr, w.proxies = w.server.Addr(), nil
+	server := servertest.MariaDB(t)
+	direct := openMariaDB(t, "root", server.Addr(), recommended)
+	for _, options := range []string{recommended, ""} {
+		t.Run("with options "+options, func(t *testing.T) {
+			cut := func(session string) {
+				var holder sql.NullInt64
+				lock := fmt.Sprintf("sqllease %x", sha256.Sum256([]byte(session)))[:len("sqllease ")+32]
+				require.NoError(t, direct.QueryRow(`SELECT is_used_lock(?)`, lock).Scan(&holder))
+				require.True(t, holder.Valid, "no connection holds it")
+				_, err := direct.Exec(fmt.Sprintf(`KILL %d`, holder.Int64))
+				require.NoError(t, err)
+			}
+			endsWithHolder(t, openMariaDB(t, "root", server.Addr(), options), sqllease.MySQL, sessionServer{direct, mariadbWaiting, nil}, cut)
+		})
+	}
+}
+
+// endsWithHolder holds a session, and checks that waits end with its context, and with its connection. cut ends the connection.
+func endsWithHolder(t *testing.T, db *sql.DB, d sqllease.Dialect, server sessionServer, cut func(session string)) {
+	s, err := sqllease.NewSessions(db, sqllease.SessionsConfig{Dialect: d, CheckPeriod: 50 * time.Millisecond})
+	require.NoError(t, err)
+	hold := func(ctx context.Context) <-chan error {
+		held, end := make(chan struct{}), make(chan error, 1)
+		go func() { end <- s.Hold(ctx, "a", func() { close(held) }) }() // the test waits for its end
+		<-held
+		return end
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel() // also when the test fails, or the next one waits for the session
+	end := hold(ctx)
+	require.ErrorContains(t, s.Hold(ctx, "a", func() { t.Error("it is held twice") }), "another connection has its lock")
+	short, stop := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer stop()
+	require.Error(t, s.AwaitEnd(short, "a"))
+	require.NoError(t, s.AwaitEnd(ctx, "b"))
+	awaitCount(t, server.db, 0, server.waiting) // the server notices that the first one has gone
+
+	gone := make(chan error, 2)
+	for range cap(gone) {
+		go func() { gone <- s.AwaitEnd(context.Background(), "a") }() // the test waits for its end
+	}
+	awaitCount(t, server.db, 2, server.waiting)
+	cancel()
+	require.ErrorIs(t, <-end, context.Canceled)
+	require.NoError(t, <-gone)
+	require.NoError(t, <-gone)
+	awaitCount(t, server.db, 0, server.waiting)
+
+	end = hold(context.Background())
+	cut("a")
+	require.Error(t, <-end, "its session has ended")
+	require.NoError(t, s.AwaitEnd(context.Background(), "a"))
+}
+
+// sessionServer is a server with sessions, as an operator sees it.
+type sessionServer struct {
+	db      *sql.DB
+	waiting string        // counts the connections that wait for the end of a session
+	cut     func(pid int) // ends all connections of the sessions of a process
+}
+
+func TestEarlyTakeoverOnPostgres(t *testing.T) {
+	t.Parallel()
+	w := withSessions(postgresWorld(t))
+	w.t, w.name, w.backend = t, "postgres", "postgres"
+	db := openPostgres(t, "pgx", w.addr)
+	w.takeOverEarly(sessionServer{db, waiting, func(pid int) {
+		_, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, fmt.Sprintf("sessions-%d", pid))
+		require.NoError(t, err)
+	}})
+}
+
+func TestEarlyTakeoverOnMariaDB(t *testing.T) {
+	t.Parallel()
+	w := withSessions(mariadbWorld(t))
+	w.t, w.name, w.backend = t, "mariadb", "mariadb"
+	db := openMariaDB(t, "root", w.addr, recommended)
+	w.takeOverEarly(sessionServer{db, mariadbWaiting, func(pid int) {
+		rows, err := db.Query(`SELECT id FROM information_schema.processlist WHERE db = ?`, fmt.Sprintf("sessions_%d", pid))
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var id int
+			require.NoError(t, rows.Scan(&id))
+			_, err := db.Exec(fmt.Sprintf(`KILL %d`, id))
+			require.NoError(t, err)
+		}
+		require.NoError(t, rows.Err())
+	}})
+}
+
+// takeOverEarly kills leaders, and counts the time until the next one acts. Then it has one replaced that lives, and sees
+// that it does nothing any more.
+func (w *world) takeOverEarly(s sessionServer) {
+	t, db, waiting := w.t, s.db, s.waiting
+	t.Helper()
+	w.lease = 6 * time.Second
 	w.begin()
 	leader := w.awaitLeader("a first leader")
 	var took []time.Duration
@@ -109,7 +175,7 @@ func TestEarlyTakeover(t *testing.T) {
 
 	refused := 0
 	for range 5 { // one that is stopped in a transaction is not replaced before that has ended, and then it is told at once
-		refused += w.replaceAlive(db)
+		refused += w.replaceAlive(s)
 		if refused > 0 {
 			break
 		}
@@ -128,13 +194,12 @@ func TestEarlyTakeover(t *testing.T) {
 
 // replaceAlive has the leader lose its session while it is stopped, so that it is replaced, and lets it go on. It returns how
 // many of its writes were refused then; none may be done.
-func (w *world) replaceAlive(db *sql.DB) (refused int) {
+func (w *world) replaceAlive(s sessionServer) (refused int) {
 	w.t.Helper()
-	awaitCount(w.t, db, candidates-1, waiting)
+	awaitCount(w.t, s.db, candidates-1, s.waiting)
 	old := w.awaitLeader("a leader")
 	w.signal(old.node, syscall.SIGSTOP)
-	_, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1`, fmt.Sprintf("sessions-%d", old.node.pid))
-	require.NoError(w.t, err)
+	s.cut(old.node.pid)
 	w.awaitTerm(old.node)
 	replaced := now()
 	w.signal(old.node, syscall.SIGCONT)

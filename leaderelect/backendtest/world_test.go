@@ -30,7 +30,7 @@ const candidates = 3
 type world struct {
 	t       testing.TB
 	name    string
-	backend string // postgres, redis, sqlite, file
+	backend string // postgres, mariadb, redis, sqlite, file
 	addr    string
 	lease   time.Duration
 	early   bool                   // takeover, as soon as the process of the leader is gone
