@@ -57,6 +57,9 @@ func TestOperatingGuideStatementsRaiseTerm(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		raises(t, openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal", forLeases), sqllease.SQLite)
 	})
+	t.Run("MariaDB", func(t *testing.T) {
+		raises(t, openMariaDB(t, "root", servertest.MariaDB(t).Addr(), "multiStatements=true"), sqllease.MySQL)
+	})
 	t.Run("Postgres", func(t *testing.T) {
 		raises(t, openPostgres(t, "pgx", servertest.Postgres(t, "fsync=off").Addr()), sqllease.Postgres)
 	})

@@ -22,7 +22,31 @@ import (
 // like a client that sends nothing more. docs/operating.md has the figures.
 func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 	t.Parallel()
-	server := servertest.Postgres(t, "fsync=off")
+	t.Run("Postgres, idle_in_transaction_session_timeout", func(t *testing.T) {
+		server := servertest.Postgres(t, "fsync=off")
+		timeoutEndsTransaction(t, sqllease.Postgres, openPostgres(t, "pgx", server.Addr()), func(timeout time.Duration) (*sql.DB, error) {
+			return sql.Open("pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&idle_in_transaction_session_timeout="+
+				fmt.Sprint(timeout.Milliseconds()))
+		})
+	})
+	// MySQL has only the second one, which also ends connections that are idle in a pool.
+	for variable, least := range map[string]time.Duration{"idle_transaction_timeout": 0, "wait_timeout": time.Hour} {
+		t.Run("MariaDB, "+variable, func(t *testing.T) {
+			server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
+			timeoutEndsTransaction(t, sqllease.MySQL, openMariaDB(t, "root", server.Addr(), recommended), func(timeout time.Duration) (*sql.DB, error) {
+				if timeout > 0 {
+					timeout = max(timeout, time.Second)
+				} else {
+					timeout = least // no wait_timeout is 0
+				}
+				return newMariaDB("root", server.Addr(), "test", fmt.Sprintf("%s=%d", variable, timeout/time.Second))
+			})
+		})
+	}
+}
+
+// timeoutEndsTransaction stops a leader in a guarded transaction of a pool with each of some timeouts, and measures when another leads.
+func timeoutEndsTransaction(t *testing.T, d sqllease.Dialect, near *sql.DB, open func(timeout time.Duration) (*sql.DB, error)) {
 	const lease = 2 * time.Second
 	for timeout, want := range map[time.Duration]struct{ least, most time.Duration }{
 		0:                      {},                              // not at all
@@ -31,14 +55,12 @@ func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 	} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			t.Parallel()
-			near := openPostgres(t, "pgx", server.Addr())
-			far, err := sql.Open("pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&idle_in_transaction_session_timeout="+
-				fmt.Sprint(timeout.Milliseconds()))
+			far, err := open(timeout)
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = far.Close() })
 			table := "stopped_" + fmt.Sprint(timeout.Milliseconds())
-			s := leasesIn(t, near, sqllease.Postgres, table)
-			old := leasesIn(t, far, sqllease.Postgres, table)
+			s := leasesIn(t, near, d, table)
+			old := leasesIn(t, far, d, table)
 			link := cutOff{s, make(chan struct{})}
 			elector := func(store leaderelect.LeaseStore, work func(ctx context.Context)) *leaderelect.Elector {
 				return must(leaderelect.New(leaderelect.Config{
@@ -74,7 +96,7 @@ func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 				assert.Zero(t, began, "nothing ends the transaction")
 			} else if assert.NotZero(t, began, "nobody leads") {
 				took := began.Sub(stopped)
-				t.Logf("idle_in_transaction_session_timeout %v, lease %v: the successor begins after %v", timeout, lease, took)
+				t.Logf("timeout %v, lease %v: the successor begins after %v", timeout, lease, took)
 				assert.GreaterOrEqual(t, took, want.least)
 				assert.LessOrEqual(t, took, want.most)
 			}

@@ -55,44 +55,85 @@ func refusesUnsafeTables(t *testing.T, db *sql.DB, d sqllease.Dialect, prefix st
 		if want == 0 {
 			continue
 		}
-		t.Run(c.what, func(t *testing.T) {
-			ctx, table := context.Background(), fmt.Sprint(prefix, i)
-			prefixless := table[strings.IndexByte(table, '.')+1:]
-			bytes := map[sqllease.Dialect]string{sqllease.Postgres: "bytea", sqllease.SQLite: "blob"}[d]
-			_, err := db.Exec(strings.NewReplacer("%_", prefixless+"_", "%", table, "$bytes", bytes).Replace(c.ddl))
-			require.NoError(t, err)
-			s, err := sqllease.New(db, sqllease.Config{Dialect: d, Table: table})
-			require.NoError(t, err)
-
-			err = s.EnsureTable(ctx)
-			require.Error(t, err, "an unsafe table is accepted")
-			problems := strings.Split(err.Error(), "\n")
-			assert.Len(t, problems, want, "%v", err)
-			conn, err := db.Conn(ctx) // some repairs are transactions
-			require.NoError(t, err)
-			defer conn.Close()
-			for _, problem := range problems {
-				_, repair, ok := strings.Cut(problem, "with: ")
-				require.True(t, ok, problem)
-				for statement := range strings.SplitSeq(repair, "; ") {
-					_, err := conn.ExecContext(ctx, statement)
-					require.NoError(t, err, statement)
-				}
-				if err := s.EnsureTable(ctx); err == nil {
-					break // one repair may do for several problems
-				}
-			}
-			require.NoError(t, s.EnsureTable(ctx))
-			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1 << 40})
-			if c.what == "keys that are checked late" {
-				require.Error(t, err, "which no caller can miss")
-				return
-			}
-			require.NoError(t, err)
-			_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
-			require.ErrorIs(t, err, leaderelect.ErrConflict)
-		})
+		bytes := map[sqllease.Dialect]string{sqllease.Postgres: "bytea", sqllease.SQLite: "blob"}[d]
+		refusesUnsafeTable(t, db, d, fmt.Sprint(prefix, i), c.what, strings.ReplaceAll(c.ddl, "$bytes", bytes), want)
 	}
+}
+
+// unsafeMariaDBTables are the same for MariaDB.
+var unsafeMariaDBTables = []struct {
+	what, ddl string
+	problems  int
+}{
+	{"only a column", `CREATE TABLE % (name $name PRIMARY KEY)`, 1},
+	{"no keys", `CREATE TABLE % (name $name, term bigint, version $version, value longblob)`, 2},
+	{"no primary key", `CREATE TABLE % (name $name, term bigint, version $version, value longblob, UNIQUE (name), UNIQUE (name, term))`, 1},
+	{"no key on the term", `CREATE TABLE % (name $name PRIMARY KEY, term bigint, version $version, value longblob)`, 1},
+	{"a key on a prefix", `CREATE TABLE % (name $name PRIMARY KEY, term bigint, version $version, value longblob, UNIQUE (name(100), term))`, 1},
+	{
+		"another primary key", `CREATE TABLE % (name $name, term bigint, version $version, value longblob, id bigint DEFAULT 1 PRIMARY KEY,
+		UNIQUE (name), UNIQUE (name, term))`, 1,
+	},
+	{
+		"a column that is required", `CREATE TABLE % (name $name PRIMARY KEY, term bigint, version $version, value longblob, zone text NOT NULL,
+		UNIQUE (name, term))`, 1,
+	},
+	{
+		"names that ignore case", `CREATE TABLE % (name varchar(100) PRIMARY KEY, term int unsigned, version $version, value blob,
+		UNIQUE (name, term))`, 3,
+	},
+	{
+		"no transactions", `CREATE TABLE % (name varbinary(500) PRIMARY KEY, term bigint, version $version, value longblob,
+		UNIQUE (name, term)) ENGINE=MyISAM`, 2,
+	},
+}
+
+// refusesUnsafeMariaDBTables is refusesUnsafeTables for MariaDB.
+func refusesUnsafeMariaDBTables(t *testing.T, db *sql.DB, prefix string) {
+	for i, c := range unsafeMariaDBTables {
+		ddl := strings.NewReplacer("$name", "varbinary(2000)", "$version", "varbinary(255)").Replace(c.ddl)
+		refusesUnsafeTable(t, db, sqllease.MySQL, fmt.Sprint(prefix, i), c.what, ddl, c.problems)
+	}
+}
+
+// refusesUnsafeTable makes a table, has it refused with so many problems, and repairs it as the error says.
+func refusesUnsafeTable(t *testing.T, db *sql.DB, d sqllease.Dialect, table, what, ddl string, want int) {
+	t.Run(what, func(t *testing.T) {
+		ctx := context.Background()
+		prefixless := table[strings.IndexByte(table, '.')+1:]
+		_, err := db.Exec(strings.NewReplacer("%_", prefixless+"_", "%", table).Replace(ddl))
+		require.NoError(t, err)
+		s, err := sqllease.New(db, sqllease.Config{Dialect: d, Table: table})
+		require.NoError(t, err)
+
+		err = s.EnsureTable(ctx)
+		require.Error(t, err, "an unsafe table is accepted")
+		problems := strings.Split(err.Error(), "\n")
+		assert.Len(t, problems, want, "%v", err)
+		conn, err := db.Conn(ctx) // some repairs are transactions
+		require.NoError(t, err)
+		defer conn.Close()
+		for _, problem := range problems {
+			_, repair, ok := strings.Cut(problem, "with: ")
+			require.True(t, ok, problem)
+			for statement := range strings.SplitSeq(repair, "; ") {
+				_, err := conn.ExecContext(ctx, statement)
+				require.NoError(t, err, statement)
+			}
+			if err := s.EnsureTable(ctx); err == nil {
+				break // one repair may do for several problems
+			}
+		}
+		require.NoError(t, s.EnsureTable(ctx))
+		_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1 << 40})
+		if what == "keys that are checked late" {
+			require.Error(t, err, "which no caller can miss")
+			return
+		}
+		require.NoError(t, err)
+		_, err = s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+		require.ErrorIs(t, err, leaderelect.ErrConflict)
+	})
 }
 
 func TestUnsafeTableIsRejected(t *testing.T) {
@@ -104,6 +145,13 @@ func TestUnsafeTableIsRejected(t *testing.T) {
 		_, err := db.Exec(`CREATE SCHEMA ops`)
 		require.NoError(t, err)
 		refusesUnsafeTables(t, db, sqllease.Postgres, "ops.unsafe_")
+	})
+	t.Run("MariaDB", func(t *testing.T) {
+		db := openMariaDB(t, "root", servertest.MariaDB(t).Addr(), recommended)
+		refusesUnsafeMariaDBTables(t, db, "unsafe_")
+		_, err := db.Exec(`CREATE DATABASE ops`)
+		require.NoError(t, err)
+		refusesUnsafeMariaDBTables(t, db, "ops.unsafe_")
 	})
 	t.Run("SQLite", func(t *testing.T) {
 		db := openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal", forLeases)

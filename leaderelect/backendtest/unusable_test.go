@@ -5,6 +5,7 @@ package backendtest
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -74,6 +75,48 @@ func TestElectionOnSQLStoreThatCannotWorkEnds(t *testing.T) {
 
 	down := openPostgres(t, "pgx", servertest.FreeAddr(t))
 	require.NoError(t, elect(t, store(down, sqllease.Postgres, "leases")), "an outage ends no election")
+}
+
+func TestElectionOnMariaDBThatCannotWorkEnds(t *testing.T) {
+	t.Parallel()
+	server := servertest.MariaDB(t)
+	store := func(db *sql.DB, d sqllease.Dialect, table string) *sqllease.Store {
+		return must(sqllease.New(db, sqllease.Config{Dialect: d, Table: table}))
+	}
+	for i, options := range []string{recommended, ""} {
+		open := func(user string) *sql.DB { return openMariaDB(t, user, server.Addr(), options) }
+		db := open("root")
+		endsWith(t, store(db, sqllease.MySQL, "nowhere"), "there is no table `nowhere`: call EnsureTable")
+		endsWith(t, store(db, sqllease.MySQL, "no_schema.leases"), "there is no table `no_schema`.`leases`: call EnsureTable")
+		for _, other := range []sqllease.Dialect{sqllease.Postgres, sqllease.SQLite} {
+			endsWith(t, store(db, other, "leases"), "set Config.Dialect to sqllease.MySQL")
+			require.ErrorContains(t, store(db, other, "leases").EnsureTable(t.Context()), "set Config.Dialect to sqllease.MySQL")
+		}
+
+		private, reader := fmt.Sprint("private_", i), fmt.Sprint("reader_", i)
+		s := leasesIn(t, db, sqllease.MySQL, private)
+		for _, statement := range []string{`CREATE USER ` + reader, `CREATE USER nothing_` + reader, `GRANT USAGE ON test.* TO nothing_` + reader, `GRANT SELECT ON test.` + private + ` TO ` + reader} {
+			_, err := db.Exec(statement)
+			require.NoError(t, err)
+		}
+		read := open(reader)
+		endsWith(t, store(read, sqllease.MySQL, private), "INSERT command denied")
+		require.NoError(t, store(read, sqllease.MySQL, private).EnsureTable(t.Context()), "it may check the table")
+		_, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		require.NoError(t, guardOf(read, store(read, sqllease.MySQL, private))(t.Context(), "lease", 1, func() {}), "SELECT is enough for a guard")
+		endsWith(t, store(open("nobody"), sqllease.MySQL, "leases"), "Access denied for user")
+		endsWith(t, store(open("nothing_"+reader), sqllease.MySQL, private), "Access denied for user")
+		require.NoError(t, elect(t, leasesIn(t, db, sqllease.MySQL, fmt.Sprint("leases_", i))))
+	}
+	off := openMariaDB(t, "root", server.Addr(), "autocommit=0")
+	require.ErrorContains(t, store(off, sqllease.MySQL, "leases_0").EnsureTable(t.Context()), "autocommit is off")
+	require.NoError(t, elect(t, store(openMariaDB(t, "root", servertest.FreeAddr(t), ""), sqllease.MySQL, "leases")), "an outage ends no election")
+
+	file := openSQLite(t, filepath.Join(t.TempDir(), "leases.db"), "wal", forLeases)
+	endsWith(t, store(file, sqllease.MySQL, "leases"), "set Config.Dialect to sqllease.SQLite")
+	postgres := openPostgres(t, "pgx", servertest.Postgres(t, "fsync=off").Addr())
+	endsWith(t, store(postgres, sqllease.MySQL, "leases"), "set Config.Dialect to sqllease.Postgres")
 }
 
 func TestElectionOnRedisThatCannotWorkEnds(t *testing.T) {

@@ -57,8 +57,7 @@ func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 	server := servertest.Postgres(t, "fsync=off")
 	db := openPostgres(t, "pgx", server.Addr())
 	db.SetMaxOpenConns(16)
-	const took, lease = 50 * time.Millisecond, 2 * time.Second
-	linger := func(*sql.Tx) error { time.Sleep(took); return nil }
+	const took = 50 * time.Millisecond
 
 	t.Run("only by terms, it could", func(t *testing.T) {
 		s := leasesIn(t, db, sqllease.Postgres, "by_term")
@@ -94,35 +93,74 @@ func TestFormerLeadersTransactionsDoNotBlockSuccessor(t *testing.T) {
 	})
 
 	t.Run("with its Leadership, it cannot", func(t *testing.T) {
-		s := leasesIn(t, db, sqllease.Postgres, "by_leadership")
-		link := cutOff{s, make(chan struct{})}
-		var began []time.Time
-		elector := func(store leaderelect.LeaseStore, work func(ctx context.Context)) *leaderelect.Elector {
-			e, err := leaderelect.New(leaderelect.Config{
-				Store: store, Key: "lease", LeaseDuration: lease, Logger: slog.New(slog.DiscardHandler),
-				OnStepDownOverrun: func(*leaderelect.Leadership) {},
-				OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
-					began = append(began, time.Now())
-					work(ctx)
-					return nil
-				},
-			})
-			require.NoError(t, err)
-			return e
-		}
-		over, end := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		zombie := elector(link, func(ctx context.Context) {
-			close(link.cut)
-			ctx = context.WithoutCancel(ctx) // it does not notice
-			keepGuarding(over, func() error { return s.Transact(ctx, linger) })
-		})
-		all.Go(func() { _ = zombie.RunOnce(t.Context()) })
-		time.Sleep(lease / 2)
-		require.NoError(t, elector(s, func(context.Context) {}).RunOnce(t.Context()))
-		require.Len(t, began, 2)
-		require.Less(t, began[1].Sub(began[0]), 2*lease+20*took, "it has waited for the lease, and for transactions in flight")
-		end()
-		all.Wait()
+		cannotDelay(t, leasesIn(t, db, sqllease.Postgres, "by_leadership"))
 	})
+}
+
+// On MariaDB, a guarded transaction does queue behind a waiting takeover.
+func TestFormerLeadersTransactionsDoNotBlockSuccessorOnMariaDB(t *testing.T) {
+	t.Parallel()
+	server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
+	db := openMariaDB(t, "root", server.Addr(), recommended)
+	db.SetMaxOpenConns(16)
+
+	t.Run("only by terms", func(t *testing.T) {
+		s := leasesIn(t, db, sqllease.MySQL, "by_term")
+		e, err := s.Create(t.Context(), leaderelect.Entry{Key: "lease", Term: 1})
+		require.NoError(t, err)
+		one, two := must(db.BeginTx(t.Context(), nil)), must(db.BeginTx(t.Context(), nil))
+		require.NoError(t, s.GuardTerm(t.Context(), one, "lease", 1))
+		e.Term = 2
+		taken, guarded := make(chan error, 1), make(chan error, 1)
+		go func() { // ends with the first transaction
+			_, err := s.Update(t.Context(), e)
+			taken <- err
+		}()
+		lockWaits(t, db, 1)
+		go func() { guarded <- s.GuardTerm(t.Context(), two, "lease", 1) }() // ends with the takeover
+		lockWaits(t, db, 2)
+		require.NoError(t, one.Commit())
+		require.NoError(t, <-taken)
+		require.ErrorIs(t, <-guarded, sqllease.ErrFenced)
+		require.NoError(t, two.Rollback())
+	})
+
+	t.Run("with its Leadership", func(t *testing.T) {
+		cannotDelay(t, leasesIn(t, db, sqllease.MySQL, "by_leadership"))
+	})
+}
+
+// cannotDelay has a former leader begin overlapping transactions, and another lead all the same.
+func cannotDelay(t *testing.T, s *sqllease.Store) {
+	t.Helper()
+	const took, lease = 50 * time.Millisecond, 2 * time.Second
+	link := cutOff{s, make(chan struct{})}
+	var began []time.Time
+	elector := func(store leaderelect.LeaseStore, work func(ctx context.Context)) *leaderelect.Elector {
+		e, err := leaderelect.New(leaderelect.Config{
+			Store: store, Key: "lease", LeaseDuration: lease, Logger: slog.New(slog.DiscardHandler),
+			OnStepDownOverrun: func(*leaderelect.Leadership) {},
+			OnStartedLeading: func(ctx context.Context, _ *leaderelect.Leadership) error {
+				began = append(began, time.Now())
+				work(ctx)
+				return nil
+			},
+		})
+		require.NoError(t, err)
+		return e
+	}
+	over, end := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	zombie := elector(link, func(ctx context.Context) {
+		close(link.cut)
+		ctx = context.WithoutCancel(ctx) // it does not notice
+		keepGuarding(over, func() error { return s.Transact(ctx, func(*sql.Tx) error { time.Sleep(took); return nil }) })
+	})
+	all.Go(func() { _ = zombie.RunOnce(t.Context()) })
+	time.Sleep(lease / 2)
+	require.NoError(t, elector(s, func(context.Context) {}).RunOnce(t.Context()))
+	require.Len(t, began, 2)
+	require.Less(t, began[1].Sub(began[0]), 2*lease+20*took, "it has waited for the lease, and for transactions in flight")
+	end()
+	all.Wait()
 }

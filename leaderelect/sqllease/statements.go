@@ -165,6 +165,15 @@ func (s statements) addKey(columns ...string) string {
 	return fmt.Sprintf(`CREATE UNIQUE INDEX "%s" ON %s (%s)`, name, s.table, strings.Join(columns, ", "))
 }
 
+// primaryKey returns the statement that makes the name the primary key, in MySQL.
+func (s statements) primaryKey(have table) string {
+	drop := ""
+	if have.unique["PRIMARY"] != nil {
+		drop = "DROP PRIMARY KEY, "
+	}
+	return fmt.Sprintf("ALTER TABLE %s %sADD PRIMARY KEY (name)", s.table, drop)
+}
+
 // retype returns the statements that change the type of a column.
 func (s statements) retype(column, kind string) string {
 	switch s.dialect {

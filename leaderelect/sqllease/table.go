@@ -112,6 +112,10 @@ func (s *Store) uniqueKeys(ctx context.Context) (keys map[string][]string, err e
 
 // problems returns everything that is wrong with the table, each with its repair.
 func (s *Store) problems(have table) (all []string) {
+	if engine, ok := have.column(otherEngine); ok { // first, because MyISAM has no keys on names that are as long as ours
+		all = append(all, fmt.Sprintf("its engine is %s, must be InnoDB, so that a takeover waits for guarded transactions; "+
+			"repair it with: ALTER TABLE %s ENGINE=InnoDB", engine.kind, s.stmt.table))
+	}
 	var missing []string
 	for _, want := range []string{"name", "term", "version", "value"} {
 		c, ok := have.column(want)
@@ -134,18 +138,16 @@ func (s *Store) problems(have table) (all []string) {
 			all = append(all, fmt.Sprintf("column %s needs a value that the store does not write; repair it with: %s", c.name, s.stmt.drop(c.name)))
 		}
 	}
+	nameKey := s.stmt.addKey("name")
+	if s.stmt.dialect == MySQL {
+		nameKey = s.stmt.primaryKey(have)
+	}
 	if collation := have.collation(); collation != "" {
 		all = append(all, fmt.Sprintf("names compare with collation %s, so two keys could be one lease; repair it with: %s", collation, s.stmt.rebuild()))
 	} else if !have.hasKey("name") {
-		all = append(all, "there is no unique key on (name), so one lease could have several leaders; repair it with: "+s.stmt.addKey("name"))
-	}
-	if s.stmt.dialect == MySQL && have.hasKey("name") && !slices.Equal(have.unique["PRIMARY"], []string{"name"}) {
-		drop := ""
-		if have.unique["PRIMARY"] != nil {
-			drop = "DROP PRIMARY KEY, "
-		}
-		all = append(all, fmt.Sprintf("the key on (name) is not the primary key, so a guard may delay renewals; "+
-			"repair it with: ALTER TABLE %s %sADD PRIMARY KEY (name)", s.stmt.table, drop))
+		all = append(all, "there is no unique key on (name), so one lease could have several leaders; repair it with: "+nameKey)
+	} else if s.stmt.dialect == MySQL && !slices.Equal(have.unique["PRIMARY"], []string{"name"}) {
+		all = append(all, "the key on (name) is not the primary key, on which guards and renewals rely; repair it with: "+nameKey)
 	}
 	if s.stmt.dialect != SQLite && !have.hasKey("name", "term") {
 		effect := "a takeover does not wait for guarded transactions"
@@ -156,10 +158,6 @@ func (s *Store) problems(have table) (all []string) {
 	}
 	if have.has(unlogged) {
 		all = append(all, fmt.Sprintf("it is unlogged or temporary, so it forgets terms; repair it with: ALTER TABLE %s SET LOGGED", s.stmt.table))
-	}
-	if engine, ok := have.column(otherEngine); ok {
-		all = append(all, fmt.Sprintf("its engine is %s, must be InnoDB, so that a takeover waits for guarded transactions; "+
-			"repair it with: ALTER TABLE %s ENGINE=InnoDB", engine.kind, s.stmt.table))
 	}
 	if have.has(noAutocommit) {
 		all = append(all, "autocommit is off, so nothing would be committed: set autocommit=true in the data source name of the driver")

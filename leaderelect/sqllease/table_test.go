@@ -108,7 +108,7 @@ func TestUnsafeTableIsRejectedWithRepairStatement(t *testing.T) {
 
 func TestUnsafeMySQLTableIsRejectedWithRepairStatement(t *testing.T) {
 	for want, change := range map[string]func(*server){
-		"the key on (name) is not the primary key, so a guard may delay renewals; repair it with: ALTER TABLE `leases` ADD PRIMARY KEY (name)": func(s *server) {
+		"the key on (name) is not the primary key, on which guards and renewals rely; repair it with: ALTER TABLE `leases` ADD PRIMARY KEY (name)": func(s *server) {
 			s.keys = []string{"name ", "term,name"}
 		},
 		"so renewals wait for guarded transactions; repair it with: ALTER TABLE `leases` ADD UNIQUE (name, term)": func(s *server) {
