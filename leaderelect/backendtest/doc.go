@@ -1,9 +1,9 @@
 // Package backendtest tests the lease stores of setpoint on real servers, and electors in real processes, while things
-// are made to fail: Postgres and Redis behind a proxy that stalls, delays, and cuts connections, SQLite, and plain files.
+// are made to fail: Postgres, MariaDB, and Redis behind a proxy that stalls, delays, and cuts connections, SQLite, and plain files.
 // It also tests leaders that call services over HTTP, all in processes of their own.
 //
 // It is a module of its own, because it requires database drivers and porcupine. It exports nothing, and runs on Linux. The
-// programs postgres, initdb, and redis-server have to be installed. A test whose program is missing is skipped or, if the
+// programs postgres, initdb, mariadbd, and redis-server have to be installed. A test whose program is missing is skipped or, if the
 // environment variable CI is set, fails.
 //
 //	go test .                                                    # the suite, histories, and each fault once per backend

@@ -278,3 +278,43 @@ func TestMariaDBGuardAndTakeoverExcludeEachOther(t *testing.T) {
 		}
 	}
 }
+
+// A deadlock ends a transaction in the server, with its guard, and sql.Tx does not know. docs/operating.md says so.
+func TestMariaDBDeadlockEndsGuard(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	db := openMariaDB(t, "root", servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2").Addr(), recommended)
+	s := leasesIn(t, db, sqllease.MySQL, "leases")
+	e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 1})
+	require.NoError(t, err)
+	for _, statement := range []string{`CREATE TABLE work (id int PRIMARY KEY, v int)`, `INSERT INTO work SELECT seq, 0 FROM seq_1_to_100`} {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
+	guarded, other := must(db.Begin()), must(db.Begin())
+	defer other.Rollback()
+	_, err = other.Exec(`UPDATE work SET v = 1 WHERE id > 2`) // so much that it survives the deadlock
+	require.NoError(t, err)
+	require.NoError(t, s.GuardTerm(ctx, guarded, "lease", 1))
+	_, err = guarded.Exec(`UPDATE work SET v = 2 WHERE id = 1`)
+	require.NoError(t, err)
+	waits := make(chan error, 1)
+	go func() { // ends with the deadlock
+		_, err := other.Exec(`UPDATE work SET v = 1 WHERE id = 1`)
+		waits <- err
+	}()
+	lockWaits(t, db, 1)
+	_, err = guarded.Exec(`UPDATE work SET v = 2 WHERE id = 3`)
+	require.ErrorIs(t, err, &mysql.MySQLError{Number: 1213})
+	require.NoError(t, <-waits)
+
+	e.Term = 2
+	_, err = s.Update(ctx, e)
+	require.NoError(t, err, "nothing guards the term any more")
+	_, err = guarded.Exec(`UPDATE work SET v = 2 WHERE id = 2`)
+	require.NoError(t, err)
+	require.NoError(t, guarded.Rollback())
+	var v int
+	require.NoError(t, db.QueryRow(`SELECT v FROM work WHERE id = 2`).Scan(&v))
+	require.Equal(t, 2, v, "it was on its own")
+}

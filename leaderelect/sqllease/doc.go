@@ -1,5 +1,5 @@
-// Package sqllease keeps leases in a table of Postgres or SQLite, through package database/sql and your driver. It is a
-// leaderelect.LeaseStore and a shard.Lister. It also guards transactions, so that an earlier leader cannot write.
+// Package sqllease keeps leases in a table of Postgres, SQLite, MySQL, or MariaDB, through package database/sql and your driver. It
+// is a leaderelect.LeaseStore and a shard.Lister. It also guards transactions, so that an earlier leader cannot write.
 //
 // # Usage
 //
@@ -26,10 +26,13 @@
 //	version text    random, new with every write
 //	value   bytea   the record of the elector, JSON: convert_from(value, 'UTF8') in Postgres; blob in SQLite
 //
-// The unique keys make leases and guards safe: (name), and in Postgres also (name, term). So EnsureTable refuses a table
+// In MySQL and MariaDB the text is varbinary, which compares names byte for byte, and the value is longblob:
+// CONVERT(value USING utf8mb4) shows it.
+//
+// The unique keys make leases and guards safe: (name), and also (name, term) except in SQLite. So EnsureTable refuses a table
 // without them, or with other types. Its error contains the statement that repairs the table.
 //
-// Postgres and SQLite store terms as signed integers. The last term is 2^63-1; after it, no elector leads.
+// All of them store terms as signed integers. The last term is 2^63-1; after it, no elector leads.
 //
 // The leader writes its row once per RetryPeriod. In Postgres a renewal changes no index, so it is a heap-only update, which
 // needs no vacuum of the indexes.
@@ -38,28 +41,29 @@
 //
 //  1. Each call is one statement in its own transaction. Only an Update or a Create that has changed nothing sends a second
 //     statement. So a pooler such as PgBouncer works, in any mode. On SQLite, a statement that finds the file locked has no
-//     effect, and is sent again until ctx ends.
+//     effect, and is sent again until ctx ends. So is a statement of MySQL that the server has undone because of a deadlock
+//     or innodb_lock_wait_timeout.
 //  2. A write changes the row only if its version is the expected one. Versions are random and never reused, even if the
 //     row is deleted or restored from a backup.
 //  3. After an error that is neither leaderelect.ErrConflict nor ErrNotFound, the outcome is unknown. If the driver
 //     reports a bad connection, package database/sql sends a write again. The write conflicts with itself only if another
 //     writer has replaced it in between. An elector does not rely on that: after a conflict, it reads the record.
 //  4. A transaction that is guarded by a term ([Store.Guard]) commits before any later term of that lease begins, or not
-//     at all. In Postgres it delays neither renewals nor other guarded transactions. In SQLite it does. A successor waits
+//     at all. In Postgres and MySQL it delays neither renewals nor other guarded transactions. In SQLite it does. A successor waits
 //     only for the transactions that were in flight when the old leader's lease ended, if they use [Store.Guard] and not
 //     [Store.GuardTerm].
 //  5. If no call can work, the error is marked with retry.Permanent, and an elector that has never reached the lease ends
-//     with it: the table is missing (call [Store.EnsureTable]), the role has no privilege, or Config.Dialect is that of the
-//     other database. The driver's error must have a method SQLState() string (pgx, lib/pq) or Code() int
-//     (modernc.org/sqlite) for the privilege, and none for the rest.
-//  6. Acknowledged writes are as durable as Postgres or SQLite makes them: see [Store].
+//     with it: the table is missing (call [Store.EnsureTable]), the role has no privilege, or Config.Dialect is that of
+//     another database. The driver's error must have a method SQLState() string (pgx, lib/pq) or Code() int
+//     (modernc.org/sqlite), or a field Number uint16 (go-sql-driver/mysql), for the privilege, and none for the rest.
+//  6. Acknowledged writes are as durable as the database makes them: see [Store].
 //
 // The guard is mutual exclusion, not only detection, and needs no clock. [Store.Guard] says how it works.
 //
 // # Settings
 //
-// The guarantees need some settings of the database: [Store] lists those of Postgres and of SQLite. On Postgres, a follower can
-// take over within milliseconds after a release or the end of the leader's process: see [Sessions].
+// The guarantees need some settings of the database: [Store] lists those of Postgres, of SQLite, and of MySQL and
+// MariaDB. On Postgres, MySQL, and MariaDB, a follower can take over within milliseconds after a release or the end of the leader's process: see [Sessions].
 //
 // # What loses a lease
 //
@@ -77,6 +81,6 @@
 //
 // # Testing
 //
-// The tests of this package use a fake driver. The module leaderelect/backendtest tests real servers: Postgres with its
-// failures and the early takeover, and SQLite. Use a memlease.Store in your own tests.
+// The tests of this package use a fake driver. The module leaderelect/backendtest tests real servers: Postgres and
+// MariaDB with their failures and the early takeover, and SQLite. Use a memlease.Store in your own tests.
 package sqllease

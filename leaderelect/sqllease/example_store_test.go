@@ -30,7 +30,7 @@ func ExampleStore() {
 
 // Without package database/sql, run the guard as the first statement of a transaction. If it returns no row, the term is over.
 func ExampleStore_GuardQuery() {
-	for _, d := range []sqllease.Dialect{sqllease.Postgres, sqllease.SQLite} {
+	for _, d := range []sqllease.Dialect{sqllease.Postgres, sqllease.SQLite, sqllease.MySQL} {
 		s, err := sqllease.New(nil, sqllease.Config{Dialect: d})
 		if err != nil {
 			fmt.Println(err)
@@ -41,4 +41,5 @@ func ExampleStore_GuardQuery() {
 	// Output:
 	// Postgres: SELECT 1 FROM "leases" WHERE name = $1 AND term = $2 FOR KEY SHARE
 	// SQLite: UPDATE "leases" SET term = term WHERE name = ?1 AND term = ?2 RETURNING 1
+	// MySQL: SELECT 1 FROM `leases` IGNORE INDEX (PRIMARY) WHERE name = ? AND term = ? LOCK IN SHARE MODE
 }

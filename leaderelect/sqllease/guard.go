@@ -20,8 +20,8 @@ import (
 // Guard also returns ErrFenced if the leadership is over by its own clock ([leaderelect.Leadership.Err]). So an earlier
 // leader cannot begin transactions for which its successor would have to wait.
 //
-// On Postgres, neither renewals nor other guarded transactions wait for tx. The role of tx needs the privilege to UPDATE
-// the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and [Store.Transact] until ctx
+// On Postgres, MySQL, and MariaDB, neither renewals nor other guarded transactions wait for tx. On Postgres, the role of tx
+// needs the privilege to UPDATE the table. On SQLite, there is one writer at a time. Guard waits for at most busy_timeout, and [Store.Transact] until ctx
 // ends. Then every other write, including a renewal, waits for tx. Keep tx shorter than RenewDeadline, or the leader's own
 // work costs it the lease.
 //
@@ -36,12 +36,20 @@ import (
 // such column and do not wait. FOR SHARE would delay the leader's own renewals. A foreign key on (name, term) takes the
 // same lock as the guard.
 //
+// In MySQL and MariaDB, the guard locks an entry of the unique index (name, term), in any isolation level:
+//
+//	SELECT 1 FROM leases IGNORE INDEX (PRIMARY) WHERE name = 'shop-controller' AND term = 7 LOCK IN SHARE MODE
+//
+// All that it reads is in that index, so InnoDB shares a lock of the entry and none of the row. A takeover replaces the entry,
+// and waits. A renewal locks the row and leaves the entry. Through the primary key, the guard would delay renewals. A guard that
+// is called later than first in a transaction also reads the present, but the plain reads of REPEATABLE READ do not.
+//
 // In SQLite, one transaction writes at a time. The guard is an UPDATE that changes nothing, so the transaction has the
 // write lock before it compares the term.
 //
 // The guard is mutual exclusion, not only detection, and needs no clock. It costs one round trip per transaction. A
 // leader that hangs in the middle of a guarded transaction, with its connection open, delays its successor: see
-// idle_in_transaction_session_timeout at [Store]. A release keeps the term. So a transaction with [Store.GuardTerm] may write
+// idle_in_transaction_session_timeout and idle_transaction_timeout at [Store]. A release keeps the term. So a transaction with [Store.GuardTerm] may write
 // until another leader takes over. [Store.Guard] and [Store.Transact] begin no transaction after the leadership is over.
 func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 	l, ok := leaderelect.FromContext(ctx)
@@ -57,7 +65,7 @@ func (s *Store) Guard(ctx context.Context, tx *sql.Tx) error {
 // GuardTerm is [Store.Guard] with an explicit key and term, for example if the leader has sent them with a request to
 // another service.
 //
-// GuardTerm does not read the clock. On Postgres, new guarded transactions do not queue behind a takeover that waits. If
+// GuardTerm does not read the clock. On Postgres (not on MySQL and MariaDB), new guarded transactions do not queue behind a takeover that waits. If
 // transactions of one term overlap without a gap, the successor waits until there is one. So check the age of a request
 // before GuardTerm.
 func (s *Store) GuardTerm(ctx context.Context, tx *sql.Tx, key string, term uint64) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/problems"
 )
 
-// Sessions implements leaderelect.Sessions on Postgres: early takeovers.
+// Sessions implements leaderelect.Sessions on Postgres, MySQL, and MariaDB: early takeovers.
 //
 // They report a release to followers within milliseconds. If every write of the leader is guarded, a follower need not wait for the
 // lease: it can take over within milliseconds after the leader's process was killed:
@@ -31,7 +31,7 @@ import (
 // commits that notify wait for each other (https://www.recall.ai/blog/postgres-listen-notify-does-not-scale), and package
 // database/sql cannot listen.
 //
-// A session is an advisory lock of a connection (pg_try_advisory_lock of a random 64-bit number). When the process ends,
+// A session is an advisory lock of a connection: pg_try_advisory_lock of a random 64-bit number, or GET_LOCK of a random name. When the process ends,
 // the operating system closes its connections, and the server releases the lock. A follower that waits for the lock then
 // gets it.
 //
@@ -40,11 +40,12 @@ import (
 //     the sessions a pool of their own.
 //   - A pooler such as PgBouncer works in session mode only. Avoid it if you can: it may keep the connection of a client
 //     that has ended. In transaction mode, a session is lost at the first check.
-//   - All electors must reach the same database of the same primary, because advisory locks belong to one database. A
-//     standby is refused.
+//   - All electors must reach the same database of the same primary, because advisory locks belong to one database, or in
+//     MySQL and MariaDB to one server. A standby, or a server that is read_only, is refused.
 //   - If a machine disappears without closing its connections, its session lasts until TCP keepalives end it. A suspended
 //     process keeps its session. In both cases followers wait for the lease.
-//   - A server whose idle_session_timeout is shorter than CheckPeriod ends sessions. A restart ends all of them. Leaders
+//   - A readTimeout of the driver of MySQL ends waits. Do not set it for the pool of the sessions.
+//   - A server whose idle_session_timeout or wait_timeout is shorter than CheckPeriod ends sessions. A restart ends all of them. Leaders
 //     notice after CheckPeriod, and followers ask again after RetryPeriod. So a leader that has renewed by then stays.
 //   - A takeover waits for guarded transactions of the old leader. They end with its connections.
 //

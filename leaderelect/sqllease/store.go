@@ -55,6 +55,36 @@ import (
 //     can take over until it continues or dies. That is safe, but takes longer than LeaseDuration.
 //   - Call Guard first in a transaction. After a read, a deferred transaction in WAL mode that is no longer current fails
 //     with SQLITE_BUSY, and has to be retried as usual.
+//
+// # MySQL and MariaDB
+//
+// The tests use MariaDB 10.11 and github.com/go-sql-driver/mysql. What this page says about other versions of MariaDB, and about
+// MySQL, follows from their manuals.
+//
+//   - Connect to the primary, and all processes to the same one. A Galera cluster or a group with several primaries was not tested:
+//     use one of its nodes. A failover to an asynchronous replica loses the last writes, with the effect that it has on Postgres.
+//   - innodb_flush_log_at_trx_commit must be 1 (the default). Otherwise a crash of the machine loses the last writes; with 0, a
+//     crash of the server does too. The isolation level must not be READ UNCOMMITTED. autocommit must be on (the default), which
+//     EnsureTable checks.
+//   - Set innodb_lock_wait_timeout to about RequestTimeout, in whole seconds. The server does not notice that a client has given
+//     up while a statement waits for a lock. Until this timeout (50 s by default), such a takeover occupies a connection of the
+//     server, and it may still be done. That is safe, but costs the successor a LeaseDuration.
+//   - Set idle_transaction_timeout (MariaDB), or wait_timeout (MySQL, and MariaDB too), to LeaseDuration or less, for the pool of
+//     guarded transactions. Without it, a leader that is suspended or cut off in such a transaction blocks its successor for
+//     wait_timeout, which is 8 hours by default. wait_timeout also ends connections that are idle in the pool: let
+//     SetConnMaxIdleTime be shorter. interactive_timeout does not matter to a program.
+//   - Set the driver's readTimeout and writeTimeout below StepDownTimeout, for the pools of the store and of guarded transactions,
+//     but not for that of [Sessions]. The driver ends all calls with their context, but not a commit or a rollback.
+//   - Set the driver's interpolateParams=true. Without it, each call is two round trips. clientFoundRows, parseTime, loc, and the
+//     character set do not matter.
+//   - A deadlock ends the whole transaction, and its guard. What is executed next in a sql.Tx is then on its own, without a
+//     guard. So if a statement of a guarded transaction fails, return the error, and do not go on.
+//   - The role needs SELECT, INSERT, and UPDATE on the table, and for guards only SELECT in MariaDB. The table needs InnoDB.
+//   - A key makes a name of at most 2,000 bytes. A longer one is an error.
+//
+// In the data source name, all of this is:
+//
+//	app@tcp(db:3306)/shop?interpolateParams=true&readTimeout=2s&writeTimeout=2s&innodb_lock_wait_timeout=2&idle_transaction_timeout=10
 type Store struct {
 	db    *sql.DB
 	stmt  statements
