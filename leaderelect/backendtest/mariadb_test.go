@@ -202,8 +202,9 @@ func TestMariaDBGuardAndTakeoverExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
 	db := openMariaDB(t, "root", server.Addr(), "interpolateParams=true&innodb_lock_wait_timeout=30")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for i, level := range levels {
-		ctx := t.Context()
 		setUp := func(t *testing.T, name string) (*sqllease.Store, leaderelect.Entry) {
 			s := leasesIn(t, db, sqllease.MySQL, fmt.Sprintf("%s_%d", name, i))
 			e, err := s.Create(ctx, leaderelect.Entry{Key: "lease", Term: 7})

@@ -71,6 +71,14 @@ func TestMariaDBSessions(t *testing.T) {
 			endsWithHolder(t, openMariaDB(t, "root", server.Addr(), options), sqllease.MySQL, sessionServer{direct, mariadbWaiting, nil}, cut)
 		})
 	}
+	t.Run("a replica is refused", func(t *testing.T) {
+		_, err := direct.Exec(`SET GLOBAL read_only = 1`)
+		require.NoError(t, err)
+		s, err := sqllease.NewSessions(direct, sqllease.SessionsConfig{Dialect: sqllease.MySQL})
+		require.NoError(t, err)
+		require.ErrorContains(t, s.Hold(t.Context(), "a", func() { t.Error("it is held") }), "standby")
+		require.ErrorContains(t, s.AwaitEnd(t.Context(), "a"), "standby")
+	})
 }
 
 // endsWithHolder holds a session, and checks that waits end with its context, and with its connection. cut ends the connection.

@@ -94,7 +94,8 @@ func (s *Store) GuardQuery() string { return s.stmt.guard }
 
 // Transact runs f in a transaction that is guarded by the leadership of ctx: see [Store.Guard]. It commits the
 // transaction if f returns nil. Otherwise, or if ctx ends, it rolls the transaction back, and returns the error of f as it
-// is. If the commit fails, its outcome is unknown.
+// is. If the commit fails, its outcome is unknown. f must return the error of each statement that fails, because a deadlock ends
+// the transaction and the guard in MySQL and MariaDB, but not in tx.
 //
 // The transaction uses a connection of the store's pool. If the work can use all of them, renewals wait. In that case,
 // give the work its own pool and use [Store.Guard].

@@ -82,7 +82,7 @@ import (
 //   - The role needs SELECT, INSERT, and UPDATE on the table, and for guards only SELECT in MariaDB. The table needs InnoDB.
 //   - A key makes a name of at most 2,000 bytes. A longer one is an error.
 //
-// In the data source name, all of this is:
+// In the data source name for MariaDB, all of this is:
 //
 //	app@tcp(db:3306)/shop?interpolateParams=true&readTimeout=2s&writeTimeout=2s&innodb_lock_wait_timeout=2&idle_transaction_timeout=10
 type Store struct {
