@@ -23,6 +23,7 @@ import (
 func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 	t.Parallel()
 	t.Run("Postgres, idle_in_transaction_session_timeout", func(t *testing.T) {
+		t.Parallel()
 		server := servertest.Postgres(t, "fsync=off")
 		timeoutEndsTransaction(t, sqllease.Postgres, openPostgres(t, "pgx", server.Addr()), func(timeout time.Duration) (*sql.DB, error) {
 			return sql.Open("pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable&idle_in_transaction_session_timeout="+
@@ -32,6 +33,7 @@ func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 	// MySQL has only the second one, which also ends connections that are idle in a pool.
 	for variable, least := range map[string]time.Duration{"idle_transaction_timeout": 0, "wait_timeout": time.Hour} {
 		t.Run("MariaDB, "+variable, func(t *testing.T) {
+			t.Parallel()
 			server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
 			timeoutEndsTransaction(t, sqllease.MySQL, openMariaDB(t, "root", server.Addr(), recommended), func(timeout time.Duration) (*sql.DB, error) {
 				if timeout > 0 {
