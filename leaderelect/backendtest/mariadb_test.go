@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,7 +101,7 @@ func TestMariaDB(t *testing.T) {
 		ctx, table := context.Background(), newTable()
 		for _, options := range []string{recommended, foundRows, "charset=latin1&interpolateParams=true", "charset=utf8"} {
 			s := leasesIn(t, openMariaDB(t, "root", server.Addr(), options), sqllease.MySQL, table)
-			keys := []string{"acme", "ACME", "acme ", "acm\u00e9", "acme\x00", "\xff", "日本", "\U0001f600", "", " "}
+			keys := []string{"acme", "ACME", "acme ", "acm\u00e9", "acme\x00", "\xff", "日本", "\U0001f600", "", " ", strings.Repeat("k", 1999) + "a", strings.Repeat("k", 1999) + "b"}
 			for i, key := range keys {
 				_, err := s.Create(ctx, leaderelect.Entry{Key: key, Value: []byte(key), Term: uint64(i)})
 				require.NoError(t, err, "%q", key)
