@@ -29,6 +29,7 @@ func MariaDB(t testing.TB, settings ...string) *Server {
 	s := Start(t, addr, func() *exec.Cmd {
 		args := []string{
 			"--no-defaults", "--datadir=" + data, "--socket=" + filepath.Join(dir, "socket"), "--pid-file=" + filepath.Join(dir, "pid"),
+			"--tmpdir=" + dir, // another server would delete temporary tables in a shared one when it starts
 			"--bind-address=127.0.0.1", "--port=" + port, "--skip-name-resolve", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
 			"--max-connections=200",
 		}
