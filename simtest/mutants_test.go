@@ -181,7 +181,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"in run mode, a process that hangs keeps its lease", "rundriver.go",
-		"	if !was {\n		d.driver.leases.Delete", "	if !was && !hangs {\n		d.driver.leases.Delete",
+		"	d.driver.expire(d.p.program.Lease, d.p.name)\n", "	if !hangs {\n		d.driver.expire(d.p.program.Lease, d.p.name)\n	}\n",
 		"TestEachFault",
 	},
 	{

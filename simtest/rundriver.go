@@ -2,6 +2,7 @@ package simtest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"log/slog"
@@ -227,14 +228,34 @@ func (d *runProcess) isDeposed() bool {
 
 func (d *runProcess) depose(hangs bool) {
 	d.mu.Lock()
-	was := d.deposed
 	d.deposed = true
 	if hangs && d.hangs == nil {
 		d.hangs = make(chan struct{})
 	}
 	d.mu.Unlock()
-	if !was {
-		d.driver.leases.Delete(d.p.program.Lease)
+	d.driver.expire(d.p.program.Lease, d.p.name)
+}
+
+// expire ends a lease, if a process has it, as if that had released it: an elector that has seen the record takes the lease at once. It would
+// not trust a record that is missing.
+func (d *runDriver) expire(lease, holder string) {
+	e, err := d.leases.Get(context.Background(), lease)
+	if err != nil {
+		return // nobody has had it
+	}
+	record := make(map[string]any)
+	if err = json.Unmarshal(e.Value, &record); err == nil {
+		if record["holder"] != holder {
+			return
+		}
+		record["holder"], record["released"] = "", true
+		e.Value, err = json.Marshal(record)
+	}
+	if err == nil {
+		_, err = d.leases.Update(context.Background(), e)
+	}
+	if err != nil {
+		panic(err) // nothing else writes in the meantime
 	}
 }
 
@@ -322,9 +343,7 @@ func (d *runProcess) kill() {
 	}
 	d.unhang()
 	d.letNotice()
-	if !d.hasEnded() { // then it has released the lease
-		d.depose(false)
-	}
+	d.depose(false) // unless it has released the lease
 }
 
 // end does nothing: the end of the run waits for the goroutines that are left.

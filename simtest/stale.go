@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -191,12 +192,29 @@ func (r *run) countReconciles(p *process, n int) (tooMany bool) {
 	if unfair := r.unfair(); unfair != "" && r.heal() {
 		problem.about, problem.text = "unfair", problem.text+"; "+unfair
 		r.advise(problem)
+		r.catchUp()
 		r.calm()
 		r.healed = true
 	} else {
 		r.fail(problem.rule, "%s", problem.text)
 	}
 	return true
+}
+
+// catchUp lets time pass until the caches have everything, for at most fairTime: in run mode, a watch that a fault has broken begins again after a
+// while, and systems that are always busy would let no time pass.
+func (r *run) catchUp() {
+	for end := time.Now().Add(fairTime); time.Now().Before(end); {
+		behind := false
+		for p := range r.processes() {
+			p.driver.deliver()
+			behind = behind || slices.ContainsFunc(p.inputs, func(in *input) bool { return in.steps == nil && !in.upToDate() })
+		}
+		if !behind {
+			return
+		}
+		r.sleep(time.Now().Add(time.Second))
+	}
 }
 
 // neverQuiet returns what is wrong with a process that has begun too many reconciles and goes on.

@@ -231,6 +231,19 @@ func TestControllersSurviveFaults(t *testing.T) {
 		simtest.Run(t, in("run"))
 		return
 	}
+	// A large repair, caches that lag while another process hangs, a process that dies in its stop, and two caches that lag in turn.
+	for _, text := range []string{
+		"gap(webapp replica/r1#4 to 5)",
+		"lose-lease(webapp update Service/web#1) pause(webapp update replica/r1#1) travel(webapp delete Service/web#1 back 2)",
+		"skip(step#1) skip(step#2) regain(webapp update WebApp/web#1) conflict(webapp update WebApp/web#3) down(webapp update WebApp/web#4)",
+		"gap(webapp WebApp/web#1 to 2) gap(webapp WebApp/web#2 to 3)",
+	} {
+		plan, err := simtest.ParsePlan(text)
+		require.NoError(t, err)
+		if f := simtest.Replay(t, in("run"), plan); f != nil && f.Severity == simtest.Bug {
+			t.Error(f)
+		}
+	}
 	for i, at := range []string{
 		"create WebApp/web#1", "create Deployment/web#1", "create replica/r1#1", "update Deployment/web#1", "create Service/web#1",
 		"delete WebApp/web#1", "update replica/r1#1", "delete Deployment/web#1",
