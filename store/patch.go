@@ -78,6 +78,9 @@ func patch[T any](
 // lost returns an error if op, which has written nothing, has ignored what the caller changed. A field of the status that is zero may be one that the
 // caller has left out of a whole Value.
 func lost[T any](op string, read, next *Object[T]) error {
+	if reflect.DeepEqual(read.Value, next.Value) {
+		return nil // the usual case, which must be cheap
+	}
 	status, err := statustag.Of(reflect.TypeFor[T]())
 	if err != nil || status == nil {
 		return err
