@@ -3,11 +3,7 @@
 package servertest
 
 import (
-	"errors"
-	"fmt"
-	"hash/crc32"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -46,23 +42,12 @@ func MariaDB(t testing.TB, settings ...string) *Server {
 	return s
 }
 
-// emptyMariaDB returns the directory of a server without data. Making it takes seconds, so it is kept for later tests.
+// emptyMariaDB returns the directory of a server without data.
 func emptyMariaDB(t testing.TB) string {
 	t.Helper()
 	install := Program(t, "mariadb-install-db", "mariadb-server")
-	is, err := os.Stat(Program(t, "mariadbd", "mariadb-server"))
-	must(t, err)
-	dir, attr := DaemonDir(t)
-	name := fmt.Sprintf("servertest-mariadb-%d-%d-%08x", os.Geteuid(), is.ModTime().UnixNano(), crc32.ChecksumIEEE([]byte(install)))
-	path := filepath.Join(fastDir(), name)
-	if _, err := os.Stat(path); err == nil {
-		return path
-	}
-	data := filepath.Join(dir, "data")
-	runAs(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-name-resolve",
-		"--skip-test-db", "--innodb-log-file-size=4M")
-	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another process was faster
-		t.Fatal(err)
-	}
-	return path
+	return kept(t, "mariadb", install, Program(t, "mariadbd", "mariadb-server"), func(data string, attr *syscall.SysProcAttr) {
+		runAs(t, attr, install, "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-name-resolve",
+			"--skip-test-db", "--innodb-log-file-size=4M")
+	})
 }

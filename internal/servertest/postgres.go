@@ -44,21 +44,29 @@ func (c Cluster) Start(t testing.TB) *Server {
 	return postgresOn(t, data, attr, c)
 }
 
-// emptyCluster returns the directory of an empty cluster. Making it takes seconds, so it is kept for later tests.
+// emptyCluster returns the directory of an empty cluster.
 func emptyCluster(t testing.TB) string {
 	t.Helper()
 	initdb := Program(t, "initdb", "postgresql")
-	is, err := os.Stat(initdb)
+	return kept(t, "cluster-1mb", initdb, initdb, func(data string, attr *syscall.SysProcAttr) {
+		runAs(t, attr, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
+			"--wal-segsize=1") // megabytes; the default would be most of the copy
+	})
+}
+
+// kept returns a directory with the empty data of a server, which fill makes with a program. That takes seconds, so the directory is kept for later
+// tests, until the file of the given version is replaced.
+func kept(t testing.TB, name, program, version string, fill func(data string, attr *syscall.SysProcAttr)) string {
+	t.Helper()
+	is, err := os.Stat(version)
 	must(t, err)
 	dir, attr := DaemonDir(t)
-	name := fmt.Sprintf("servertest-cluster-1mb-%d-%d-%08x", os.Geteuid(), is.ModTime().UnixNano(), crc32.ChecksumIEEE([]byte(initdb)))
-	path := filepath.Join(fastDir(), name)
+	path := filepath.Join(fastDir(), fmt.Sprintf("servertest-%s-%d-%d-%08x", name, os.Geteuid(), is.ModTime().UnixNano(), crc32.ChecksumIEEE([]byte(program))))
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	data := filepath.Join(dir, "data")
-	runAs(t, attr, initdb, "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
-		"--wal-segsize=1") // megabytes; the default would be most of the copy
+	fill(data, attr)
 	if err := os.Rename(data, path); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, os.ErrExist) { // another process was faster
 		t.Fatal(err)
 	}
