@@ -91,22 +91,12 @@ func (m *Manager) logStart(ctx context.Context) {
 	m.logger.LogAttrs(ctx, slog.LevelInfo, "starting", attrs...)
 }
 
-// version returns the version of the program, or of its commit if it has none.
+// version returns the version of the program, which has its commit if it has no tag.
 func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
 	}
-	commit := ""
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			commit = s.Value
-		}
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	return cmp.Or(commit, "unknown")
+	return "unknown"
 }
 
 // logEnd logs why m has stopped, and what was left behind.

@@ -50,7 +50,6 @@ type fleet struct {
 
 // slot is a row of the table.
 type slot struct {
-	fleet  *fleet
 	number int
 	term   uint64   // of the last owner; 0 before the first
 	last   string   // the name of the last owner
@@ -110,7 +109,7 @@ func (r *run) makeFleets() error {
 				return fmt.Errorf("system %s: %w", s.Name, err)
 			}
 			for n := range s.Slots {
-				f.slots = append(f.slots, &slot{fleet: f, number: n})
+				f.slots = append(f.slots, &slot{number: n})
 			}
 			s.fleet = f
 			r.fleets = append(r.fleets, f)

@@ -176,7 +176,7 @@ func (s *stepProcess) deliver() (did bool) {
 			in.apply()
 			if did = true; p.share != nil {
 				in.answered()
-				synctest.Wait() // what waits for this list or version may ask for more
+				synctest.Wait() // a controller that waits for this list or version may ask for more
 			}
 		}
 		did = in.apply() || did
