@@ -25,8 +25,9 @@ type Input[K comparable] interface {
 //
 // When a Run of the controller begins, a watch adds the keys of all objects that are present. From then on it adds the keys of
 // each object that is added, updated, or deleted. An update adds the keys of both the old and the new state, each once; a
-// deletion adds those of the last state in the cache and of the final one, which differ if one write changes an object and deletes it. A watch sees each change in the cache and merges none: a reconcile may have
-// acted on a state that lasted only for a moment. With [Handles], all this is up to the handler, such as its field EveryEvent.
+// deletion adds those of the last state in the cache and of the final one, which differ if one write changes an object and
+// deletes it. A watch sees each change in the cache and merges none: a reconcile may have acted on a state that lasted only for
+// a moment. With [Handles], all this is up to the handler, such as its field EveryEvent.
 //
 // For [For] and [Owns], the informer itself adds the keys, right after the cache shows the change and its version: see
 // [informer.Handler.Inline]. So the functions of [Watch.Where] and [Watch.When] must be fast then, and must not wait for anything: the cache

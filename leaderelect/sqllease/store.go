@@ -77,7 +77,7 @@ import (
 //     but not for that of [Sessions]. The driver ends all calls with their context, but not a commit or a rollback.
 //   - Set the driver's interpolateParams=true. Without it, each call is two round trips. clientFoundRows, parseTime, loc, and the
 //     character set do not matter.
-//   - A deadlock ends the whole transaction, and its guard. What is executed next in a sql.Tx is then on its own, without a
+//   - A deadlock ends the whole transaction, and its guard. The next statement in the sql.Tx then commits on its own, without a
 //     guard. So if a statement of a guarded transaction fails, return the error, and do not go on.
 //   - The role needs SELECT, INSERT, and UPDATE on the table, and for guards only SELECT in MariaDB. The table needs InnoDB.
 //   - A key makes a name of at most 2,000 bytes. A longer one is an error.
