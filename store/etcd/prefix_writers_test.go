@@ -284,9 +284,11 @@ func TestPrefixCachesMatchClusterWhile(t *testing.T) {
 			r.await(t, 50)
 			second := newReader(t, p.far())
 			for range *cycles {
-				r.await(t, 20)
-				for _, reader := range []*reader{first, second} { // so that the fault meets a watch
-					reader.reaches(t, r.at())
+				for range 2 { // a list may reach the first revision: the second one comes from a watch, so that the fault meets one
+					r.await(t, 20)
+					for _, reader := range []*reader{first, second} {
+						reader.reaches(t, r.at())
+					}
 				}
 				time.Sleep(rand.N(20 * time.Millisecond)) // any moment will do
 				f := faulty{p, w, r, bare}
