@@ -53,6 +53,11 @@ func TestLeaderLeadsAgainWithNextTerm(t *testing.T) {
 		inOrder(t, text, "s.1 leads again", "s.1 FAULT it loses its lease", "s.3 starts", "s.1 leads again", "STEP change",
 			"arrives", "arrives")
 
+		// Its successor dies and stays down, so that the lease is free when it notices the loss. Another process starts in place of both.
+		text = simtest.Timeline(t, world, "regain(s effect report#1) down(s effect report#2)")
+		inOrder(t, text, "s.2 CRASH", "s.1 notices that it has lost its lease, and stands by", "s.1 ends", "STEP change", "s.3 starts",
+			"s.3 report")
+
 		world = inMode(mode, func() simtest.World { return worldOf(simtest.System{Lease: "main"}, overwrite) })
 		text = simtest.Timeline(t, world, "regain(s create to/a#1)")
 		inOrder(t, text, "s.2 create to/a", "s.1 leads again", "STEP change", "s.1 update to/a", "s.1 refused: to/a", "term 1",

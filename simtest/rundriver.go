@@ -239,24 +239,30 @@ func (d *runProcess) depose(hangs bool) {
 // expire ends a lease, if a process has it, as if that had released it: an elector that has seen the record takes the lease at once. It would
 // not trust a record that is missing.
 func (d *runDriver) expire(lease, holder string) {
-	e, err := d.leases.Get(context.Background(), lease)
-	if err != nil {
-		return // nobody has had it
+	e, record := d.record(lease)
+	if record["holder"] != holder {
+		return
 	}
-	record := make(map[string]any)
-	if err = json.Unmarshal(e.Value, &record); err == nil {
-		if record["holder"] != holder {
-			return
-		}
-		record["holder"], record["released"] = "", true
-		e.Value, err = json.Marshal(record)
-	}
-	if err == nil {
+	record["holder"], record["released"] = "", true
+	var err error
+	if e.Value, err = json.Marshal(record); err == nil {
 		_, err = d.leases.Update(context.Background(), e)
 	}
 	if err != nil {
 		panic(err) // nothing else writes in the meantime
 	}
+}
+
+// record returns the record of a lease; nil if nobody has had it.
+func (d *runDriver) record(lease string) (e leaderelect.Entry, record map[string]any) {
+	e, err := d.leases.Get(context.Background(), lease)
+	if err == nil {
+		err = json.Unmarshal(e.Value, &record)
+	}
+	if err != nil && !errors.Is(err, leaderelect.ErrNotFound) {
+		panic(err) // memory does not fail, and an elector has written the record
+	}
+	return e, record
 }
 
 func (d *runProcess) unhang() {
@@ -294,7 +300,14 @@ func (d *runProcess) noticeLoss() {
 	synctest.Wait()
 }
 
-func (d *runProcess) onStandby() bool { return d.manager.Stats().State == "standby" }
+// onStandby counts a process that has the lease: if its successor has ended by itself, it is elected when it notices the loss.
+func (d *runProcess) onStandby() bool {
+	if d.manager.Stats().State == "standby" {
+		return true
+	}
+	_, record := d.driver.record(d.p.program.Lease)
+	return record["holder"] == d.p.name
+}
 
 // lead gives the lease back: the end of the successor has ended its lease, so the process is elected.
 func (d *runProcess) lead() {

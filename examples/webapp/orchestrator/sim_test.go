@@ -231,12 +231,14 @@ func TestControllersSurviveFaults(t *testing.T) {
 		simtest.Run(t, in("run"))
 		return
 	}
-	// A large repair, caches that lag while another process hangs, a process that dies in its stop, and two caches that lag in turn.
+	// A large repair, caches that lag while another process hangs, a process that dies in its stop, two caches that lag in turn,
+	// and a lease that is free because the successor is down.
 	for _, text := range []string{
 		"gap(webapp replica/r1#4 to 5)",
 		"lose-lease(webapp update Service/web#1) pause(webapp update replica/r1#1) travel(webapp delete Service/web#1 back 2)",
 		"skip(step#1) skip(step#2) regain(webapp update WebApp/web#1) conflict(webapp update WebApp/web#3) down(webapp update WebApp/web#4)",
 		"gap(webapp WebApp/web#1 to 2) gap(webapp WebApp/web#2 to 3)",
+		"early(webapp get WebApp/web#3) down(webapp update Service/web#2) regain(webapp create WebApp/web#2)",
 	} {
 		plan, err := simtest.ParsePlan(text)
 		require.NoError(t, err)
