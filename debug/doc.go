@@ -21,7 +21,7 @@
 //	/key?informer=S&key=K   an object in the cache of the informer S, whose key is in no queue
 //	/healthz, /readyz       for probes, in the form of Kubernetes; with ?verbose, they list all parts to clients that may see the page
 //
-// With format=json, a page returns the same as JSON. docs/debug.md describes the fields. A link to a key of more than 1,000 bytes has
+// With format=json, a page returns the same as JSON. The package's README describes the fields. A link to a key of more than 1,000 bytes has
 // &id=DIGEST instead of the key.
 //
 // # Security

@@ -19,7 +19,7 @@ import (
 )
 
 // A leader that is stopped, or cut off, in the middle of a guarded transaction keeps the row lock of its guard. To the server, both look
-// like a client that sends nothing more. docs/operating.md has the figures.
+// like a client that sends nothing more. README.md has the figures.
 func TestTimeoutOfServerEndsOpenTransactionOfStoppedLeader(t *testing.T) {
 	t.Parallel()
 	t.Run("Postgres, idle_in_transaction_session_timeout", func(t *testing.T) {

@@ -28,7 +28,7 @@ var classics = []classic{
 	{"knative-8539", knative8539, "gap"},
 }
 
-// CLASSICS_MODEL=full also tries pairs of faults for each bug, and 500 pairs for each fix, as the table in docs/testing.md does. The
+// CLASSICS_MODEL=full also tries pairs of faults for each bug, and 500 pairs for each fix, as the table in README.md does. The
 // output of go test -v has the rows of that table.
 const modelVariable = "CLASSICS_MODEL"
 

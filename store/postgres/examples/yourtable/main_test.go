@@ -169,21 +169,6 @@ func TestStandbyTakesOver(t *testing.T) {
 	assert.GreaterOrEqual(t, term, 2)
 }
 
-// All pieces of the page together are this program.
-func TestDocumentationShowsThisProgram(t *testing.T) {
-	source, err := os.ReadFile("main.go")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../../../../docs/your-database.md")
-	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(page), "\n## Ten minutes\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var pieces strings.Builder
-	for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(section, -1) {
-		pieces.WriteString(m[1])
-	}
-	require.Equal(t, string(source), pieces.String())
-}
-
 // A program that begins its transaction with a statement of the page commits before the next leader begins, or not at all.
 func TestStatementsOfDocumentationGuard(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/your-database.md")

@@ -8,9 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -132,19 +130,4 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Errorf("it prints %q, must do nothing twice", line)
 	}
 	require.ErrorContains(t, first.process.Wait(), "killed")
-}
-
-// All pieces of the page together are this program.
-func TestDocumentationShowsThisProgram(t *testing.T) {
-	source, err := os.ReadFile("main.go")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../../../../docs/your-data.md")
-	require.NoError(t, err)
-	_, section, _ := strings.Cut(string(page), "\n## Ten minutes\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	var pieces strings.Builder
-	for _, m := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(section, -1) {
-		pieces.WriteString(m[1])
-	}
-	require.Equal(t, string(source), pieces.String())
 }
