@@ -207,6 +207,9 @@ func pagesOf[T any](src ListWatcher[T]) func(context.Context) iter.Seq2[List[T],
 //
 // The informer asks only about lists: it always reports an event. To compare the objects of a source that is not an Equaler, embed the
 // source in a type that has Equal.
+//
+// A change that was undone between two lists is no change. That is harmless to a reconcile that decides by the cache. One that reads the source
+// itself may have acted on the state in between: it has to come back until the cache shows what it has read, or the states need a version.
 type Equaler[T any] interface {
 	// Equal reports whether two states of one object, by key, are the same. Several goroutines may call it concurrently. If
 	// it panics, the informer reports the panic and treats the states as different.

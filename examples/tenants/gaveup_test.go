@@ -56,10 +56,10 @@ func TestTenantIsGivenUpInTheGenerationThatWasTried(t *testing.T) {
 			objects, owned, record := emptyStores(t)
 			seen, err := informer.New(owned, store.Key, informer.Config{})
 			require.NoError(t, err)
+			row := Row{Customer: "acme", Name: "web", Plan: "none"}
 			c := &tenants{
-				row: func(context.Context, string) (Row, bool, error) {
-					return Row{Customer: "acme", Name: "web", Plan: "none"}, true, nil
-				},
+				row:     func(context.Context, string) (Row, bool, error) { return row, true, nil },
+				cached:  func(string) (Row, bool) { return row, true },
 				objects: objects, owned: owned, children: owner.NewChildren(owned, seen), record: record,
 			}
 			_, err = c.reconcile(t.Context(), acme)

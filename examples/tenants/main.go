@@ -191,7 +191,7 @@ func newControllers(w world, cfg config) (ofTenants, ofResources *controller.Con
 		return nil, nil, err
 	}
 	t := &tenants{
-		row: w.row, objects: objects, owned: owned, children: owner.NewChildren(owned, seenOwned),
+		row: w.row, cached: rows.Get, objects: objects, owned: owned, children: owner.NewChildren(owned, seenOwned),
 		actual: actual, lookEach: cfg.lookEach, record: w.record,
 	}
 	t.children.Among = func(by store.Ref) store.Selector { return store.Selector{Prefix: by.Key + "/"} }

@@ -16,7 +16,8 @@ import (
 
 // tenants makes a Tenant of each row, and Resources of each Tenant. It does not call the cloud: resources does.
 type tenants struct {
-	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table, not from a cache
+	row      func(ctx context.Context, key string) (row Row, found bool, err error) // from the table
+	cached   func(key string) (row Row, found bool)                                 // from a cache of the table
 	objects  store.Store[Tenant]
 	owned    store.Store[Resource]
 	children *owner.Children[Resource]
@@ -26,12 +27,33 @@ type tenants struct {
 }
 
 // reconcile brings one tenant in line with its row.
+//
+// It reads the row from the table. A stale cache might lack an existing row, and everything that the tenant has would be deleted. But while the
+// cache shows another row, no event may tell of the next change: if that undoes the one which the cache has not seen, nothing has changed for the
+// cache. So reconcile comes back until both are the same.
 func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result, error) {
-	tenant, err := t.adopt(ctx, key)
-	if err != nil || tenant.UID == "" {
+	row, found, err := t.row(ctx, key)
+	if err != nil {
 		return controller.Result{}, err
 	}
-	result, err := t.reach(ctx, tenant)
+	cached, ok := t.cached(key)
+	ahead := found != ok || row != cached
+	tenant, err := t.adopt(ctx, key, row, found)
+	if err != nil {
+		return controller.Result{}, err
+	}
+	var result controller.Result
+	if tenant.UID != "" {
+		result, err = t.reach(ctx, tenant)
+	}
+	switch noPlan := errors.Is(err, errNoPlan); {
+	case noPlan && ahead:
+		err = retry.NotYet(err, t.lookEach)
+	case noPlan:
+		err = retry.Permanent(err) // until the row changes: see gaveUp
+	case err == nil && ahead:
+		result.RequeueAfter = t.lookEach
+	}
 	return result, tried(tenant.UID, tenant.Generation, err)
 }
 
@@ -50,7 +72,7 @@ func (t *tenants) reach(ctx context.Context, tenant store.Object[Tenant]) (contr
 	}
 	want, err := tenant.Value.resources()
 	if err != nil {
-		return controller.Result{}, retry.Permanent(err) // until the row changes: see gaveUp
+		return controller.Result{}, err
 	}
 	have, err := t.children.Apply(ctx, tenant.Ref(), want)
 	if err != nil {
@@ -68,13 +90,7 @@ func (t *tenants) reach(ctx context.Context, tenant store.Object[Tenant]) (contr
 
 // adopt copies the row into the Tenant, and returns the Tenant. Without a row, it begins the deletion of the Tenant. If there is
 // neither a row nor a Tenant, it returns the zero Tenant.
-//
-// It reads the row from the table. A stale cache might lack an existing row, and everything that the tenant has would be deleted.
-func (t *tenants) adopt(ctx context.Context, key string) (store.Object[Tenant], error) {
-	row, found, err := t.row(ctx, key)
-	if err != nil {
-		return store.Object[Tenant]{}, err
-	}
+func (t *tenants) adopt(ctx context.Context, key string, row Row, found bool) (store.Object[Tenant], error) {
 	if !found {
 		tenant, err := t.objects.Delete(ctx, key)
 		return tenant, ignore(err, store.ErrNotFound)

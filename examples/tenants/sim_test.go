@@ -217,6 +217,9 @@ var stories = map[string]func() simtest.World{
 	"it grows and shrinks": func() simtest.World {
 		return simWorld("free", "eu", set("free", "eu"), set("pro", "eu"), set("free", "eu"))
 	},
+	"a mistake is undone": func() simtest.World {
+		return simWorld("free", "eu", set("free", "eu"), set("gold", "eu"), set("free", "eu"))
+	},
 	"the cloud forgets": func() simtest.World {
 		return simWorld("free", "eu", set("free", "eu"), lose("acme/shop/bucket"))
 	},

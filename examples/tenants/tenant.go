@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,11 +60,14 @@ func customer(key string) string {
 // tenantOf returns the key of the tenant of a resource.
 func tenantOf(resource string) string { return resource[:max(strings.LastIndexByte(resource, '/'), 0)] }
 
+// errNoPlan says that only a change of the row can help.
+var errNoPlan = errors.New("there is no plan")
+
 // resources returns what a tenant should have, by key.
 func (t Tenant) resources() (map[string]Resource, error) {
 	kinds, ok := plans[t.Row.Plan]
 	if !ok {
-		return nil, fmt.Errorf("there is no plan %q", t.Row.Plan)
+		return nil, fmt.Errorf("%w %q", errNoPlan, t.Row.Plan)
 	}
 	want := make(map[string]Resource, len(kinds))
 	for _, kind := range kinds {
