@@ -30,7 +30,7 @@ func main() {
 	check(os.MkdirAll(dir, 0o755))
 	check(os.WriteFile(filepath.Join(dir, "berlin.json"), []byte(`{"Servers": 3}`), 0o644))
 	fmt.Println("edit the files in", dir)
-	source, err := files.New(dir, decode, name, files.Config[Site]{Empty: true}) // permits to remove the last file
+	source, err := files.New(dir, decode, name, files.Config[Site]{Empty: true}) // the last file may be removed, too
 	check(err)
 	cached, err := informer.New(source, name, informer.Config{}) // mirrors the directory
 	check(err)
@@ -54,8 +54,10 @@ func name(s Site) string { return s.Name }
 
 func decode(path string, data []byte) ([]Site, error) {
 	site := Site{Name: strings.TrimSuffix(path, ".json")}
-	err := json.Unmarshal(data, &site)
-	return []Site{site}, err
+	if err := json.Unmarshal(data, &site); err != nil {
+		return nil, err // a site that cannot be read keeps its servers
+	}
+	return []Site{site}, nil
 }
 
 func check(err error) {

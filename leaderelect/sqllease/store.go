@@ -45,10 +45,11 @@ import (
 //
 //   - SQLite is for processes of one host, on a local file system.
 //   - The store waits for other writers until ctx ends. If busy_timeout is set, SQLite waits too, and a driver does not
-//     notice the end of ctx meanwhile. So give the store a pool of its own with a busy_timeout of 20 ms, or less. With
+//     notice the end of ctx meanwhile. So it is best to give the store a pool of its own with a busy_timeout of 20 ms, or less. With
 //     modernc.org/sqlite: "file:app.db?_pragma=busy_timeout(20)".
-//   - Your own transactions need a longer busy_timeout, but one below StepDownTimeout. The errors of another driver may have no
-//     method Code() int that returns SQLITE_BUSY. With such a driver, the pool of the store needs that busy_timeout too.
+//   - Your own transactions need a longer busy_timeout, but one below StepDownTimeout, which is a sixth of LeaseDuration by default. With that, one
+//     pool for both is safe. The errors of another driver may have no method Code() int that returns SQLITE_BUSY. With such a driver, the pool
+//     of the store needs that busy_timeout too.
 //   - Set journal_mode=WAL, so that reads do not wait for writes. In either mode, a commit survives the end of the
 //     process, and with synchronous=FULL (the default) a crash of the machine.
 //   - A process that is suspended (not killed) in the middle of a write holds the lock of the file. So no other process

@@ -105,7 +105,7 @@ func setRunning(ctx context.Context, leases *sqllease.Store, table *sqlite.Table
 		if _, err := tx.ExecContext(ctx, "UPDATE tenants SET running = ? WHERE name = ?", t.Servers, t.Name); err != nil {
 			return err
 		}
-		_, err := table.VersionOf(ctx, tx) // reconcile the tenant again only when cached shows tx
+		_, err := table.VersionOf(ctx, tx) // after the last write: reconcile the tenant again only when cached shows tx
 		return err
 	})
 }
