@@ -62,9 +62,9 @@ type Config[K comparable] struct {
 	// GaveUp is called before a key is parked, with the error of its last attempt. Use it to record in the status that the key is no longer
 	// retried. No reconcile of the key runs in the meantime. The context is like that of a reconcile: it has the fence of the leader, and
 	// ends after Timeout. If GaveUp returns an error or panics, the key is not parked. The key is reconciled again after its backoff or the
-	// delay of that error. If this Run stops, or the write of GaveUp was fenced, the next Run reconciles the key. The budget stays spent,
-	// even if an event brings the key back earlier: if the next attempt fails too, GaveUp is called again, however long after. An event
-	// that arrives during a call of GaveUp that succeeds revives the key, as if it were already parked.
+	// delay of that error. If this Run stops, or the write of GaveUp was fenced, the next Run reconciles the key. The budget stays spent: if
+	// the next attempt fails too, GaveUp is called again, however long after. An event that arrives then, or during a call of GaveUp, revives
+	// the key, as if it were already parked.
 	//
 	// The write of GaveUp does not revive the key if it is made through a store.Store, under the context of GaveUp: see [Outcome]. A table
 	// of your own that has the status in the watched rows reports that write like a change by anybody else. Then say with [Watch.When]

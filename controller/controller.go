@@ -230,8 +230,17 @@ func (c *Controller[K]) add(key K, opts AddOptions, news bool) {
 	if news && c.cancels != nil {
 		supersede = c.cancels.of(key) // before the add: a reconcile that begins after it sees the change
 	}
+	c.revive(key)
 	if left := c.pending.add(key, Lane{opts.Priority, opts.Group}, opts.Reason); !left && supersede != nil {
 		supersede(errSuperseded) // after the add, so that key comes back
+	}
+	c.revive(key) // GaveUp may have failed before the add
+}
+
+// revive gives key a whole budget if it was to be parked, and is not because Config.GaveUp has failed. The queue itself revives a parked key.
+func (c *Controller[K]) revive(key K) {
+	if c.unfinished.revive(key) {
+		c.queue.Forget(key)
 	}
 }
 

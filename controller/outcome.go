@@ -335,10 +335,13 @@ func (c *Controller[K]) park(a *attempt[K], r *Report[K]) {
 	r.Outcome, r.Retry = Parked, 0
 }
 
-// parkLater schedules the key of r again because Config.GaveUp has failed. That does not count as an attempt, so the budget stays spent.
-// After a stop or a fenced write, the key is left to the next Run.
+// parkLater schedules the key of r again because Config.GaveUp has failed. That does not count as an attempt, so the budget stays spent, unless
+// an event has come in the meantime. After a stop or a fenced write, the key is left to the next Run.
 func (c *Controller[K]) parkLater(a *attempt[K], r *Report[K], failed error) {
 	c.unfinished.parkFailed(r.Key)
+	if info, _ := c.queue.Info(r.Key); info.Dirty {
+		c.revive(r.Key)
+	}
 	stop := context.Cause(a.work)
 	if stop == nil {
 		stop = leadershipErr(a.work)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -506,34 +507,63 @@ func TestLogOfPanicHasStackIfGaveUpFails(t *testing.T) {
 	})
 }
 
-// An event after a failed GaveUp brings the key back at once, but does not renew its budget.
-func TestEventAfterFailedGaveUpLeavesBudgetSpent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		words := 0
-		cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Minute}}}
-		cfg.GaveUp = func(context.Context, string, error) error {
-			if words++; words == 1 {
-				return errBoom
-			}
-			return nil
+// An event after a failed GaveUp revives the key, as if it were parked: what has failed may work now. So does one during the attempt or the
+// call of GaveUp.
+func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
+	for when, during := range map[string]int{"after it": -1, "in the last attempt": 1, "in GaveUp": 2} {
+		for name, failed := range map[string]error{"a spent budget": errBoom, "a permanent error": retry.Permanent(errBoom)} {
+			bubble(t, name+", "+when, func(t *testing.T) {
+				words := 0
+				var c *controller.Controller[string]
+				var add sync.Once
+				comes := func(in int) {
+					if during == in {
+						add.Do(func() { c.Add("a") })
+					}
+				}
+				cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Minute}}}
+				cfg.GaveUp = func(context.Context, string, error) error {
+					comes(2)
+					if words++; words == 1 {
+						return errBoom
+					}
+					return nil
+				}
+				made, reports := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
+					info, _ := controller.FromContext(ctx)
+					if words > 0 {
+						return controller.Result{}, errBoom
+					}
+					if info.Attempt == 3 || retry.IsPermanent(failed) {
+						comes(1)
+					}
+					return controller.Result{}, failed
+				})
+				c = made
+				looptest.Start(t, c.Run)
+				c.Add("a")
+				for words == 0 {
+					time.Sleep(time.Second)
+				}
+				if during < 0 {
+					c.Add("a")
+					synctest.Wait()
+				}
+				all := reports.Take()
+				last := all[len(all)-1]
+				require.Equal(t, controller.Failed, last.Outcome, "%+v", all)
+				assert.Equal(t, 1, last.Attempt)
+				time.Sleep(3 * time.Minute)
+				require.Equal(t, []string{"a"}, c.Parked())
+				require.Equal(t, 2, words)
+				c.CheckInvariants(t)
+			})
 		}
-		c, reports := newController(t, cfg, func(context.Context, string) (controller.Result, error) { return controller.Result{}, errBoom })
-		looptest.Start(t, c.Run)
-		c.Add("a")
-		time.Sleep(150 * time.Second)
-		require.Len(t, reports.Take(), 3)
-		require.Equal(t, 1, words)
-		c.Add("a")
-		synctest.Wait()
-		all := reports.Take()
-		require.Len(t, all, 1)
-		assert.Equal(t, controller.Parked, all[0].Outcome)
-		assert.Equal(t, 3, all[0].Attempt)
-	})
+	}
 }
 
 // The status does not yet say that the key was given up, whatever the error was. So GaveUp is called again at the next failure, however long
-// after, and whatever has happened to the key in the meantime.
+// after, unless an event comes.
 func TestFailureAfterFailedGaveUpOfPermanentErrorGivesUp(t *testing.T) {
 	for name, failed := range map[string]error{"failed": errBoom, "with a delay": retry.After(errBoom, time.Second), "fenced": store.ErrFenced} {
 		for between, results := range map[string][]error{
@@ -565,14 +595,9 @@ func TestFailureAfterFailedGaveUpOfPermanentErrorGivesUp(t *testing.T) {
 				require.NoError(t, r.Stop())
 				r = looptest.Start(t, c.Run)
 				synctest.Wait()
-				for range results {
-					if between == "permanent" {
-						break // parked
-					}
-					c.Add("a")
-					synctest.Wait()
-				}
+				time.Sleep(2 * time.Minute)
 				if between == "success" { // a whole budget
+					c.Add("a")
 					time.Sleep(24 * time.Hour)
 					synctest.Wait()
 					require.Equal(t, 2, words)

@@ -20,7 +20,7 @@ type unfinishedKeys[K comparable] struct {
 // unfinishedKey is what happened to a key several times in a row.
 type unfinishedKey struct {
 	outcome.Unfinished
-	parkFailed bool // the key was to be parked, and is not because Config.GaveUp has failed; its budget stays spent
+	parkFailed bool // the key was to be parked, and is not because Config.GaveUp has failed; its budget stays spent until an event comes
 }
 
 // of returns the state of key.
@@ -62,6 +62,15 @@ func (s *unfinishedKeys[K]) failed(key K, conflict bool) unfinishedKey {
 // parkFailed records that key was to be parked, and is tried again only because that has failed.
 func (s *unfinishedKeys[K]) parkFailed(key K) {
 	s.edit(key, func(state *unfinishedKey) { state.parkFailed = true })
+}
+
+// revive forgets that key was to be parked. It returns false if it was not.
+func (s *unfinishedKeys[K]) revive(key K) bool {
+	if !s.of(key).parkFailed {
+		return false
+	}
+	s.end(key)
+	return true
 }
 
 // end forgets key, which is finished or no longer retried.

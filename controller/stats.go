@@ -16,6 +16,10 @@ type Stats struct {
 	// Paused is true between Pause and Resume.
 	Paused bool
 
+	// TakingOver is for how long Run has waited until its caches show all that was written before its leadership began. It is 0 if Run does not
+	// wait for that.
+	TakingOver time.Duration
+
 	// Workers is the number of keys that are reconciled concurrently, unless the controller is paused.
 	Workers int
 
@@ -76,6 +80,9 @@ type Stats struct {
 func (c *Controller[K]) Stats() Stats {
 	c.mu.Lock()
 	s := Stats{Running: c.running, Paused: c.paused, Workers: c.workers}
+	if !c.takingOver.IsZero() {
+		s.TakingOver = time.Since(c.takingOver)
+	}
 	c.mu.Unlock()
 	s.Unmapped = c.inputs.unmapped()
 	s.Queue, s.Totals, s.OldestReady = c.queue.Stats(), c.queue.Totals(), c.queue.OldestReady()
