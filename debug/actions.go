@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/setpoint-go/setpoint/controller"
 )
@@ -55,6 +56,10 @@ func (h *Handler) serveAction(w http.ResponseWriter, r *http.Request) {
 		do = func(string) bool { keys = in.Resync(); return true }
 	default:
 		http.Error(w, "There is no such action.", http.StatusBadRequest)
+		return
+	}
+	if slices.Contains([]string{"retry", actionRetryParked, actionResync}, action) && !c.Stats().Running {
+		http.Error(w, "This process does not reconcile. Take this action on the page of the leader.", http.StatusConflict)
 		return
 	}
 	if !do(key) {

@@ -2,6 +2,10 @@ package debug_test
 
 import (
 	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -171,4 +175,81 @@ func TestFrozenPageIsNotLive(t *testing.T) {
 		assert.Contains(t, script, `else if (busy()) say("frozen`, "the test in a browser sees it happen")
 		assert.NotContains(t, script, `say("live", "good")`, "green is the color of the health")
 	})
+}
+
+// behind is a source that is ahead of its watch, which reports nothing, as while a transaction of a database stays open. Or its watch fails.
+type behind struct{ fails bool }
+
+func (behind) List(context.Context) (informer.List[string], error) {
+	return informer.List[string]{Items: []string{"berlin"}, Version: 1}, nil
+}
+
+func (s behind) Watch(ctx context.Context, _ informer.Version) iter.Seq2[informer.Event[string], error] {
+	return func(yield func(informer.Event[string], error) bool) {
+		if s.fails {
+			yield(informer.Event[string]{}, errors.New("the database is down"))
+			return
+		}
+		<-ctx.Done()
+		yield(informer.Event[string]{}, context.Cause(ctx))
+	}
+}
+
+func (behind) LatestVersion(context.Context) (informer.Version, error) { return 2, nil }
+
+func TestLeaderThatWaitsForItsCachesIsProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, err := informer.New(behind{}, func(site string) string { return site }, informer.Config{Name: "cached", Logger: quiet})
+		require.NoError(t, err)
+		lease := &leaderelect.Config{Store: memlease.New(), Key: "ops", Identity: "a", Logger: quiet}
+		_, m, h := plain(t, manager.Config{Election: lease}, idle, controller.Config[string]{}, controller.For(seen))
+		running(t, m)
+		time.Sleep(5 * time.Second)
+		health, _ := healthOf(t, h)
+		assert.Equal(t, "ready", health, "it may take a while")
+		assert.Equal(t, "It has been ready for 5.0 s, and waits for a worker. Its controller has waited for 5.0 s until its caches show everything from "+
+			"before this replica led. A transaction that stays open holds them up, or their sources do not answer.", why(t, h, "sites", "berlin"))
+		time.Sleep(5 * time.Second)
+		health, problems := healthOf(t, h)
+		assert.Equal(t, "degraded", health)
+		assert.Equal(t, []any{`controller "sites": it leads, and has waited for 10 s for its caches`}, problems)
+	})
+}
+
+func TestSilentSourceAndLeaseStoreAreProblems(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen, err := informer.New(behind{fails: true}, func(site string) string { return site }, informer.Config{Name: "cached", Logger: quiet})
+		require.NoError(t, err)
+		lease := &leaderelect.Config{Store: down{memlease.New()}, Key: "ops", Identity: "a", Logger: quiet}
+		_, m, h := plain(t, manager.Config{Election: lease}, idle, controller.Config[string]{}, controller.For(seen))
+		running(t, m)
+		time.Sleep(time.Second)
+		health, problems := healthOf(t, h)
+		assert.Equal(t, "degraded", health)
+		require.Len(t, problems, 2)
+		assert.Equal(t, `informer "cached": its source has not answered since: the database is down`, problems[0])
+		assert.Contains(t, problems[1], `election "ops": the store of leases has not answered since: `)
+	})
+}
+
+// down is a store of leases that does not answer.
+type down struct{ leaderelect.LeaseStore }
+
+func (down) Get(context.Context, string) (leaderelect.Entry, error) {
+	return leaderelect.Entry{}, errors.New("the database is down")
+}
+
+// A follower could only pretend to retry a key.
+func TestProcessThatDoesNotReconcileRefusesToRetry(t *testing.T) {
+	c := controllerOf(t, "sites", controller.Config[string]{})
+	h := pageOf(t, debug.Config{Actions: true}, c)
+	c.Add("berlin")
+	token := at(readJSON(t, h, ""), "token")
+	for action, status := range map[string]int{
+		"retry": http.StatusConflict, "retry-parked": http.StatusConflict, "resync": http.StatusConflict,
+		"pause": http.StatusSeeOther, "resume": http.StatusSeeOther, "forget": http.StatusSeeOther,
+	} {
+		r := ask(h, http.MethodPost, "act?queue=sites&key=berlin", url.Values{"action": {action}, "token": {token}})
+		assert.Equal(t, status, r.StatusCode, action)
+	}
 }

@@ -352,7 +352,7 @@ func TestPagesAreReadDuringChanges(t *testing.T) {
 				}
 				for _, action := range []string{"pause", "retry", "forget", "resume", "resync"} {
 					r := ask(h, http.MethodPost, "act?queue=busy&key="+key, url.Values{"action": {action}, "token": {token}})
-					assert.Equal(t, http.StatusSeeOther, r.StatusCode)
+					assert.Contains(t, []int{http.StatusSeeOther, http.StatusConflict}, r.StatusCode) // the controller also starts and stops
 				}
 			}
 		})

@@ -41,7 +41,7 @@ type header struct {
 // The health of the process, which decides about the color at the top of each page.
 const (
 	healthReady    = "ready"
-	healthDegraded = "degraded"  // it is ready, but a cache lacks records, or a reconcile takes long
+	healthDegraded = "degraded"  // it is ready, but degraded has something to say
 	healthNotReady = "not ready" // the readiness probe fails
 )
 
@@ -55,6 +55,9 @@ func (v header) HealthText() string { return strings.ToUpper(v.Health[:1]) + v.H
 
 // longReconcile is the time in flight after which a reconcile is a problem, whether or not its controller has a limit such as StuckAfter.
 const longReconcile = time.Minute
+
+// slowTakeover is the time after which it is a problem that a new leader waits for its caches.
+const slowTakeover = 10 * time.Second
 
 func (h *Handler) header(ps parts, here string) header {
 	v := header{Now: time.Now(), Title: h.cfg.Title, State: ps.state, Problems: []string{}, Actions: h.cfg.Actions, Here: here}
@@ -105,20 +108,38 @@ func (h *Handler) notReady(ps parts) (all []problem) {
 	return all
 }
 
-// degraded returns the caches that lack records, and the queues with a reconcile that takes long.
+// degraded returns the caches that lack records, the sources and stores of leases that do not answer, and the controllers that wait for their
+// caches, or have a reconcile that takes long.
 func degraded(ps parts) (all []problem) {
 	each(ps, func(name string, in anInformer) {
-		if s := in.Stats(); s.Unread > 0 || s.Missing > 0 {
+		s := in.Stats()
+		if s.Unread > 0 || s.Missing > 0 {
 			all = append(all, problem{text: fmt.Sprintf("informer %q: the cache lacks the current state of %s (unread) and %s (missing)", name,
 				counted(s.Unread, "object", "objects"), counted(s.Missing, "record", "records"))})
 		}
+		if s.LastError != nil && !s.Watching {
+			all = append(all, problem{text: fmt.Sprintf("informer %q: its source has not answered since: %v", name, s.LastError)})
+		}
 	})
+	leases := func(name string, err error) {
+		if err != nil {
+			all = append(all, problem{text: fmt.Sprintf("election %q: the store of leases has not answered since: %v", name, err)})
+		}
+	}
+	each(ps, func(name string, e anElector) { leases(name, e.Stats().LastError) })
+	each(ps, func(name string, s someSlots) { leases(name, s.Stats().LastError) })
 	long := func(name string, longest time.Duration) {
 		if longest >= longReconcile {
 			all = append(all, problem{name, fmt.Sprintf("queue %q: a key has been in flight for %s", name, span(longest))})
 		}
 	}
-	each(ps, func(name string, c aController) { long(name, c.Stats().Queue.LongestRunning) })
+	each(ps, func(name string, c aController) {
+		s := c.Stats()
+		long(name, s.Queue.LongestRunning)
+		if s.TakingOver >= slowTakeover {
+			all = append(all, problem{name, fmt.Sprintf("controller %q: it leads, and has waited for %s for its caches", name, span(s.TakingOver))})
+		}
+	})
 	each(ps, func(name string, q aQueue) { long(name, q.Stats().LongestRunning) })
 	return all
 }

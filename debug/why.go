@@ -184,6 +184,9 @@ func (at situation) wait(ready time.Duration) string {
 	switch {
 	case !at.stats.Running || at.stats.Paused:
 		return ""
+	case at.stats.TakingOver > 0:
+		return fmt.Sprintf(" Its controller has waited for %s until its caches show everything from before this replica led. A transaction that stays "+
+			"open holds them up, or their sources do not answer.", span(at.stats.TakingOver))
 	case busy >= workers:
 		return fmt.Sprintf(" %s of %s workers are busy, the longest for %s.", count(busy), count(workers), span(at.stats.Queue.LongestRunning))
 	case ready > time.Second: // otherwise a worker may be about to take it

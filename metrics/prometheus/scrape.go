@@ -244,6 +244,12 @@ func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Du
 }
 
 func (s *scrape) controller(name string, c controller.Stats) {
+	if !c.Running { // as in a replica that does not lead: what a former leader has parked, and what waits here, is the business of the present one
+		c.Queue.Parked, c.OldestReady = 0, 0
+		for by := range c.OldestHeld {
+			c.OldestHeld[by] = 0
+		}
+	}
 	s.queue(c.Queue, c.Totals, c.OldestReady, c.DepthByPriority, name)
 	n := c.Outcomes
 	failed := n[controller.Failed] + n[controller.TimedOut] + n[controller.Panicked] + n[controller.Parked]

@@ -205,3 +205,26 @@ func TestStandbyIsNotMaster(t *testing.T) {
 		stop()
 	})
 }
+
+// What a former leader has parked, and what waits there, is the business of the present one.
+func TestControllerThatDoesNotRunWaitsForNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := must(controller.New("sites", func(context.Context, string) (controller.Result, error) {
+			return controller.Result{}, retry.Permanent(errors.New("no"))
+		}, controller.Config[string]{Logger: quiet}))
+		reg := prometheus.NewRegistry()
+		x := must(setpointprom.New(reg, nil))
+		require.NoError(t, x.Add("sites", c))
+		stop := start(t, c.Run)
+		c.Add("berlin")
+		synctest.Wait()
+		assert.Contains(t, lines(t, reg), `setpoint_workqueue_parked_keys{controller="sites",name="sites"} 1`)
+		stop()
+		c.Add("osaka")
+		time.Sleep(time.Minute)
+		got := lines(t, reg)
+		assert.Contains(t, got, `setpoint_workqueue_parked_keys{controller="sites",name="sites"} 0`)
+		assert.Contains(t, got, `setpoint_workqueue_oldest_ready_seconds{controller="sites",name="sites"} 0`)
+		assert.Contains(t, got, `workqueue_depth{controller="sites",name="sites",priority="0"} 1`)
+	})
+}
