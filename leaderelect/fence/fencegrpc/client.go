@@ -125,10 +125,12 @@ func (s *clientStream) SendMsg(m any) error {
 		return s.call.fail(codes.Canceled, err)
 	}
 	err := s.ClientStream.SendMsg(m)
-	if err == io.EOF { // RecvMsg has the reason
+	if err == nil || err == io.EOF { // RecvMsg has the reason
 		return err
 	}
-	return s.call.explain(err)
+	err = s.call.explain(err)
+	s.call.Release() // the stream has ended
+	return err
 }
 
 func (s *clientStream) RecvMsg(m any) error {

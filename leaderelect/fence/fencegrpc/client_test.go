@@ -237,6 +237,10 @@ func TestContextEndsWithCall(t *testing.T) {
 		}
 		require.Error(t, sent.Err())
 	}
+	s, err := conn.NewStream(work, &service.Streams[0], talk, grpc.MaxCallSendMsgSize(10))
+	require.NoError(t, err)
+	require.Equal(t, codes.ResourceExhausted, status.Code(s.SendMsg(wrapperspb.String("more than ten bytes"))))
+	require.Error(t, sent.Err())
 	refused := errors.New("refused")
 	_, err = new(fencegrpc.Client).Stream(work, &service.Streams[0], conn, talk,
 		func(ctx context.Context, _ *grpc.StreamDesc, _ *grpc.ClientConn, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
