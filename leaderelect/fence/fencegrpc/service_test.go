@@ -21,12 +21,13 @@ const (
 	order = "/shop.Shop/Order"
 	look  = "/shop.Shop/Look"
 	talk  = "/shop.Shop/Talk"
+	watch = "/shop.Shop/Watch"
 )
 
 // handlers are the methods of a service. A nil one does nothing.
 type handlers struct {
 	order, look func(ctx context.Context, in string) (string, error)
-	talk        func(s grpc.ServerStream) error
+	talk, watch func(s grpc.ServerStream) error
 }
 
 func unary(name string, method func(h *handlers) func(context.Context, string) (string, error)) grpc.MethodDesc {
@@ -53,6 +54,18 @@ func unary(name string, method func(h *handlers) func(context.Context, string) (
 	}
 }
 
+func stream(name string, method func(h *handlers) func(grpc.ServerStream) error) grpc.StreamDesc {
+	return grpc.StreamDesc{
+		StreamName: name, ServerStreams: true, ClientStreams: true,
+		Handler: func(srv any, s grpc.ServerStream) error {
+			if f := method(srv.(*handlers)); f != nil {
+				return f(s)
+			}
+			return nil
+		},
+	}
+}
+
 var service = grpc.ServiceDesc{
 	ServiceName: "shop.Shop",
 	HandlerType: (*any)(nil),
@@ -60,15 +73,10 @@ var service = grpc.ServiceDesc{
 		unary("Order", func(h *handlers) func(context.Context, string) (string, error) { return h.order }),
 		unary("Look", func(h *handlers) func(context.Context, string) (string, error) { return h.look }),
 	},
-	Streams: []grpc.StreamDesc{{
-		StreamName: "Talk", ServerStreams: true, ClientStreams: true,
-		Handler: func(srv any, s grpc.ServerStream) error {
-			if h := srv.(*handlers); h.talk != nil {
-				return h.talk(s)
-			}
-			return nil
-		},
-	}},
+	Streams: []grpc.StreamDesc{
+		stream("Talk", func(h *handlers) func(grpc.ServerStream) error { return h.talk }),
+		stream("Watch", func(h *handlers) func(grpc.ServerStream) error { return h.watch }),
+	},
 }
 
 // reads is the Safe function of the tests.

@@ -22,6 +22,7 @@ import (
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/fence"
 	"github.com/setpoint-go/setpoint/leaderelect/fence/fencehttp"
+	"github.com/setpoint-go/setpoint/leaderelect/fence/internal/fencetest"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -306,7 +307,7 @@ func TestSuspendedClientDelaysNoSuccessor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newServer(t, fencehttp.ServerConfig{Lease: shop})
-				l := newListener()
+				l := fencetest.NewListener()
 				server := &http.Server{WriteTimeout: time.Minute, Handler: s.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch text, _ := io.ReadAll(r.Body); string(text) {
 					case "large":
@@ -318,7 +319,7 @@ func TestSuspendedClientDelaysNoSuccessor(t *testing.T) {
 				}))}
 				var served sync.WaitGroup
 				served.Go(func() { _ = server.Serve(l) })
-				conn, err := l.dial(t.Context())
+				conn, err := l.Dial(t.Context())
 				require.NoError(t, err)
 				_, err = io.WriteString(conn, sent)
 				require.NoError(t, err)
