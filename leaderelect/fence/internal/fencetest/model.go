@@ -23,6 +23,9 @@ import (
 // unhurried is longer than any call of a leader takes that nothing has suspended or cut off, and shorter than a suspension.
 const unhurried = 10 * time.Second
 
+// longest is longer than any stream or read takes, but for that.
+const longest = 60 * time.Second
+
 // expected is what some schedule has to have, whatever the protocol.
 var expected = [...]string{
 	"done", "stale by server", "stale by store", "stale by other service", "not sent", "canceled", "canceled by caller", "lost", "restart",
@@ -159,7 +162,11 @@ func (m *model) play() {
 	for _, p := range m.processes {
 		p.resume(0)
 	}
-	time.Sleep(4 * unhurried)
+	m.succeed()
+	for _, p := range m.processes {
+		p.resume(0)
+	}
+	time.Sleep(longest + unhurried)
 	m.mu.Lock()
 	for _, p := range m.processes {
 		if p.depose != nil {
@@ -242,7 +249,7 @@ func (m *model) newCallLocked(by *process) *Call {
 		c.longMessage = false // otherwise both could wait for the other one to read
 	}
 	if m.random.IntN(3) == 0 {
-		c.lasts = time.Duration(m.random.Int64N(int64(3 * unhurried)))
+		c.lasts = time.Duration(m.random.Int64N(int64(longest)))
 	}
 	m.addLocked(c)
 	return c
@@ -287,6 +294,42 @@ func (m *model) call() {
 		c.Claim = []string{claim.LeaseHeader, "stock", claim.TermHeader, "99"}
 	}
 	m.startLocked(ctx, p.client, c)
+}
+
+// succeed suspends a leader in the middle of a read and a stream of each service, and lets its successor write.
+func (m *model) succeed() {
+	m.lead(func(kind Kind) bool { return kind == Read || kind == Stream }, longest)
+	time.Sleep(unhurried / 2)
+	m.mu.Lock()
+	if p := m.leader; !p.suspended() {
+		p.suspendLocked()
+	}
+	m.mu.Unlock()
+	m.elect()
+	m.lead(func(kind Kind) bool { return kind == Write }, 0)
+	time.Sleep(2 * unhurried)
+}
+
+// lead begins calls of the leader to each service.
+func (m *model) lead(which func(Kind) bool, lasts time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.leader
+	if p.suspended() {
+		return
+	}
+	l, _ := leaderelect.FromContext(p.work)
+	for _, s := range m.services {
+		for kind := range Stream + 1 {
+			if !which(kind) || !slices.Contains(m.protocol.Kinds, kind) {
+				continue
+			}
+			c := m.newCallLocked(p)
+			c.Kind, c.to, c.Service, c.passOn, c.lasts = kind, s, s.name, false, lasts
+			c.lease, c.term = "shop", l.Term()
+			m.all.Go(func() { c.end(p.client.Call(p.work, c)) }) // ends with its call
+		}
+	}
 }
 
 // strange begins a call of a stranger.

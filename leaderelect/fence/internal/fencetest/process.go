@@ -77,11 +77,7 @@ func (m *model) suspend() {
 		m.mu.Unlock()
 		return
 	}
-	p.running = make(chan struct{})
-	for _, c := range p.disturbLocked() {
-		c.suspendedOnce = true
-		m.seen["suspended in flight"]++
-	}
+	p.suspendLocked()
 	m.mu.Unlock()
 	first := time.Duration(m.random.IntN(2500)-500) * time.Millisecond
 	pause := unhurried + time.Duration(m.random.Int64N(int64(2*unhurried)))
@@ -99,6 +95,14 @@ func (m *model) suspend() {
 		}
 		p.resume(first)
 	})
+}
+
+func (p *process) suspendLocked() {
+	p.running = make(chan struct{})
+	for _, c := range p.disturbLocked() {
+		c.suspendedOnce = true
+		p.m.seen["suspended in flight"]++
+	}
 }
 
 // resume resumes a process. What it has missed happens before anything else, or some time after it.
