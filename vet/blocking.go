@@ -3,11 +3,12 @@ package vet
 import (
 	"go/ast"
 	"go/token"
+	"slices"
 	"strings"
 )
 
 func blocking(p *pass) {
-	for _, f := range p.reached(reconcile) {
+	for _, f := range p.reached(reconcile, step) {
 		for _, s := range append(p.blocks(f), p.callsWith(f, func(e *effects) string { return e.Blocks })...) {
 			p.report(s.at, "%s occupies the worker of this reconcile, which then does nothing else%s", s.what, p.instead(s))
 		}
@@ -74,7 +75,7 @@ func (p *program) waits(f *fn, n name) bool {
 	case "net":
 		return n.in("net", "Dial", "LookupHost", "LookupIP", "LookupAddr", "LookupCNAME", "LookupTXT", "LookupMX", "LookupNS", "LookupSRV")
 	case "os/exec":
-		return n.short() == "Command"
+		return n.short() == "Command" && p.waitsForProcess(f)
 	case "database/sql":
 		return n.recv != "Rows" && n.recv != "Row" && (n.name == "Query" || n.name == "QueryRow" || n.name == "Exec" || n.name == "Begin" || n.name == "Ping" || n.name == "Prepare")
 	case "k8s.io/apimachinery/pkg/util/wait":
@@ -89,6 +90,13 @@ func (p *program) waits(f *fn, n name) bool {
 		return n.short() == "Controller.WaitIdle" || n.short() == "Controller.WaitReconciled"
 	}
 	return false
+}
+
+// waitsForProcess reports whether f waits for the end of a process that it starts.
+func (p *program) waitsForProcess(f *fn) bool {
+	return slices.ContainsFunc(f.calls, func(call *ast.CallExpr) bool {
+		return p.callee(call).in("os/exec", "Cmd.Run", "Cmd.Output", "Cmd.CombinedOutput", "Cmd.Wait")
+	})
 }
 
 // startsGoroutines reports whether f starts goroutines, itself or in one of the literals in it.

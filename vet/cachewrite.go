@@ -92,7 +92,14 @@ func (t *tracer) visit(n ast.Node) bool {
 			}
 		}
 	case *ast.AssignStmt:
+		for _, rhs := range n.Rhs { // with the values from before
+			ast.Inspect(rhs, t.visit)
+		}
 		t.assign(n)
+		for _, lhs := range n.Lhs {
+			ast.Inspect(lhs, t.visit)
+		}
+		return false
 	case *ast.ValueSpec:
 		for i, id := range n.Names {
 			if i < len(n.Values) {
@@ -125,12 +132,48 @@ func (t *tracer) assign(n *ast.AssignStmt) {
 		}
 		if id, ok := ast.Unparen(lhs).(*ast.Ident); ok {
 			t.set(id, v)
+			if len(n.Rhs) == len(n.Lhs) {
+				t.fieldsOf(id.Name, n.Rhs[i])
+			}
 			continue
 		}
 		where := t.location(lhs)
 		t.write(lhs, where, "this assignment")
 		if where == 0 {
 			t.fields[types.ExprString(lhs)] = v
+		}
+	}
+}
+
+// fieldsOf records the values of the fields of a new object, which a literal has.
+func (t *tracer) fieldsOf(path string, value ast.Expr) {
+	value = ast.Unparen(value)
+	if address, ok := value.(*ast.UnaryExpr); ok && address.Op == token.AND {
+		value = ast.Unparen(address.X)
+	}
+	lit, ok := value.(*ast.CompositeLit)
+	if !ok {
+		return
+	}
+	for _, elt := range lit.Elts {
+		pair, ok := elt.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, ok := pair.Key.(*ast.Ident)
+		if !ok {
+			continue
+		}
+		field, ok := t.info.Uses[key].(*types.Var)
+		if !ok || !field.IsField() {
+			continue
+		}
+		if v := t.value(pair.Value); v != 0 {
+			t.fields[path+"."+key.Name] = v
+		}
+		t.fieldsOf(path+"."+key.Name, pair.Value)
+		if field.Embedded() {
+			t.fieldsOf(path, pair.Value)
 		}
 	}
 }

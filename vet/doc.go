@@ -30,8 +30,9 @@
 //	nowdecides      a deletion that is due at a time, without a requeue at that time: it happens at the next event, if there is one
 //
 // A function is a reconcile if [controller.New] or Queue.Run gets it, or if it has the shape func(context.Context, K) (Result, error). What
-// it calls belongs to it: literals, and functions of the module under analysis, in any package. What it starts with go does not. Calls
-// of function values and of interfaces are not followed.
+// it calls belongs to it: literals, and functions of the module under analysis, in any package. What it starts with go does not. A call of
+// a method of an interface is followed if the package and its imports have one type in the module that implements it. A call of a function
+// value is followed if its variable or field gets one value in the package, or if it is an argument.
 //
 // # Guarantees
 //

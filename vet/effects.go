@@ -14,6 +14,7 @@ type effects struct {
 	Blocks  string // sleeps or waits
 	IO      string // does I/O
 	SQL     string // writes by SQL without a guard
+	Saves   string // writes an object, and returns the error
 
 	// Unguarded is where a reconcile writes by SQL without a guard, whose controller the function makes.
 	Unguarded string
@@ -38,7 +39,12 @@ type site struct {
 func (p *program) follow() {
 	for _, f := range p.funcs {
 		for _, call := range f.calls {
-			p.importEffects(call)
+			if obj := p.static(call); obj != nil {
+				p.importEffects(obj)
+			}
+			for _, t := range p.runs[call] {
+				p.importEffects(t.other)
+			}
 		}
 	}
 	for _, f := range p.funcs {
@@ -54,9 +60,8 @@ func library(path string) bool {
 	return strings.HasPrefix(path, module) && !strings.HasPrefix(path, module+"examples/")
 }
 
-// importEffects gets the fact about the function that a call calls.
-func (p *program) importEffects(call *ast.CallExpr) {
-	obj := p.static(call)
+// importEffects gets the fact about a function of another package.
+func (p *program) importEffects(obj *types.Func) {
 	if obj == nil || obj.Pkg() == nil || obj.Pkg() == p.pass.Pkg {
 		return
 	}
@@ -65,12 +70,37 @@ func (p *program) importEffects(call *ast.CallExpr) {
 	}
 }
 
-// imported returns the effects of a function of another package of the module, or nil if it has none.
+// imported returns the effects of the function of another package of the module that a call names, or nil if it has none.
 func (p *program) imported(call *ast.CallExpr) *effects {
 	if obj := p.static(call); obj != nil {
-		return p.others[obj]
+		return p.others[p.implementation(obj)]
 	}
 	return nil
+}
+
+// importedBy returns the effects of the functions of other packages of the module that run when a call does.
+func (p *program) importedBy(call *ast.CallExpr) (all []*effects) {
+	for _, t := range p.runs[call] {
+		if e := p.others[t.other]; e != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// saves reports whether a call writes an object and returns the error, by itself or through others.
+func (p *program) saves(call *ast.CallExpr) bool {
+	if p.isWrite(call) {
+		return true
+	}
+	if !p.returnsError(call) {
+		return false
+	}
+	if own := p.own(call); own != nil {
+		return p.effectsOf(own).Saves != ""
+	}
+	e := p.imported(call)
+	return e != nil && e.Saves != ""
 }
 
 // effectsOf returns the effects of a function of this package.
@@ -91,12 +121,19 @@ func (p *program) effectsOf(f *fn) *effects {
 	first(&e.Blocks, "blocking", p.blocks(f))
 	first(&e.IO, "blocking", p.io(f))
 	first(&e.SQL, "unguarded", p.sqlWrites(f))
+	fails := f.returnsError()
+	if fails {
+		first(&e.Saves, "swallowed", p.saving(f))
+	}
 	merge := func(of *effects, guarded bool) {
 		e.Context = cmp.Or(e.Context, of.Context)
 		e.Blocks = cmp.Or(e.Blocks, of.Blocks)
 		e.IO = cmp.Or(e.IO, of.IO)
 		if !guarded {
 			e.SQL = cmp.Or(e.SQL, of.SQL)
+		}
+		if fails {
+			e.Saves = cmp.Or(e.Saves, of.Saves)
 		}
 	}
 	for _, next := range p.next(f) {
@@ -109,13 +146,29 @@ func (p *program) effectsOf(f *fn) *effects {
 				e.Unguarded = cmp.Or(e.Unguarded, p.effectsOf(made).SQL)
 			}
 		}
-		if of := p.imported(call); of != nil && !p.apart(call) {
+		for _, of := range p.importedBy(call) {
 			merge(of, p.guarded(f))
 			e.Unguarded = cmp.Or(e.Unguarded, of.Unguarded)
 		}
 	}
 	*f.effects = e
 	return f.effects
+}
+
+// returnsError reports whether the last result of f is an error.
+func (f *fn) returnsError() bool {
+	results := f.sig.Results()
+	return results.Len() > 0 && isError(results.At(results.Len()-1).Type())
+}
+
+// saving returns the calls in f that write objects.
+func (p *program) saving(f *fn) (sites []site) {
+	for _, call := range f.calls {
+		if p.isWrite(call) {
+			sites = append(sites, site{call, p.callee(call).String()})
+		}
+	}
+	return sites
 }
 
 // apart reports whether a call is the one of a go statement.
@@ -128,9 +181,13 @@ func (p *program) apart(call *ast.CallExpr) bool {
 // one mistake, however often it is called.
 func (p *pass) callsWith(f *fn, text func(*effects) string) (sites []site) {
 	for _, call := range f.calls {
-		if e := p.imported(call); e != nil && !p.apart(call) && text(e) != "" && !p.reportedEffects[text(e)] && !p.ignored(call.Pos(), p.check.name) {
+		for _, t := range p.runs[call] {
+			e := p.others[t.other]
+			if e == nil || text(e) == "" || p.reportedEffects[text(e)] || p.ignored(call.Pos(), p.check.name) {
+				continue
+			}
 			p.reportedEffects[text(e)] = true
-			sites = append(sites, site{call, p.callee(call).String() + " (" + text(e) + ")"})
+			sites = append(sites, site{call, nameOf(t.other).String() + " (" + text(e) + ")"})
 		}
 	}
 	return sites

@@ -28,7 +28,7 @@ func expectation(p *pass) {
 				continue
 			}
 			raise := e.raised[0]
-			if act := p.comesLate(acts, e); act != nil {
+			if act := p.comesLate(f, acts, e); act != nil {
 				if !begun { // or else events in between are remembered
 					p.report(raise, "the event of %s can arrive before this expectation, which then waits for it until its TTL: expect first, then write", p.callee(act))
 				}
@@ -66,9 +66,9 @@ func (p *pass) lowers(f *fn, kind string) bool {
 	return slices.ContainsFunc(p.reachedFrom(f), func(f *fn) bool { return len(p.expected(f.everyCall(), kind).lowered) > 0 })
 }
 
-// comesLate returns an act that comes before its expectation, or nil. It does in three cases: it creates or deletes an object, its failure lowers an
-// expectation that is raised later, or nothing that could be expected follows.
-func (p *pass) comesLate(acts []*ast.CallExpr, e expected) (act *ast.CallExpr) {
+// comesLate returns an act that comes before its expectation, or nil. It does in four cases: it creates or deletes an object, its failure lowers
+// an expectation that is raised later, the expectation stands between the act and the check of its error, or nothing that could be expected follows.
+func (p *pass) comesLate(f *fn, acts []*ast.CallExpr, e expected) (act *ast.CallExpr) {
 	raise := e.raised[0]
 	for i, a := range acts {
 		isWrite := p.isWrite(a) && strings.HasPrefix(p.callee(a).name, map[string]string{"Creation": "Create", "Deletion": "Delete"}[e.kind])
@@ -81,6 +81,12 @@ func (p *pass) comesLate(acts []*ast.CallExpr, e expected) (act *ast.CallExpr) {
 		before := slices.DeleteFunc(slices.Clone(acts), func(a *ast.CallExpr) bool { return a.Pos() > lower.Pos() })
 		if lower.Pos() < raise.Pos() && len(before) > 0 && p.inLoopsOf(raise, lower) {
 			return before[len(before)-1]
+		}
+		if branch := p.errorBranch(lower); branch != nil {
+			act := p.origin(f, branch, p.failing(branch.Cond))
+			if act != nil && p.acts(act) && act.Pos() < raise.Pos() && raise.End() < branch.Pos() && p.sameLoop(act, raise) {
+				return act
+			}
 		}
 	}
 	return nil
@@ -98,13 +104,16 @@ func (p *pass) acts(call *ast.CallExpr) bool {
 }
 
 // afterError reports whether a node is in the branch of an error.
-func (p *pass) afterError(n ast.Node) bool {
+func (p *pass) afterError(n ast.Node) bool { return p.errorBranch(n) != nil }
+
+// errorBranch returns the innermost if statement around a node whose condition is that of an error, or nil.
+func (p *pass) errorBranch(n ast.Node) *ast.IfStmt {
 	for at := n; at != nil; at = p.parents[at] {
 		if branch, ok := at.(*ast.IfStmt); ok && p.failing(branch.Cond) != nil && within(n, branch.Body) {
-			return true
+			return branch
 		}
 	}
-	return false
+	return nil
 }
 
 // everyCall returns the calls in f and in the literals in it, in the order of the source.

@@ -7,7 +7,7 @@ import (
 )
 
 func leadercontext(p *pass) {
-	for _, f := range p.reached(reconcile) {
+	for _, f := range p.reached(reconcile, step) {
 		for _, s := range p.leaderless(f) {
 			if s.what == "context.WithoutCancel" {
 				p.report(s.at, "%s keeps this call of a reconcile running after its timeout, and delays the stop: pass the context of the reconcile", s.what)
@@ -33,13 +33,14 @@ func (p *program) leaderless(f *fn) (sites []site) {
 }
 
 // handed reports whether a context is an argument of a call, by itself or through a variable. A context without a cancellation that gets a
-// timeout of its own is the way to clean up, and is left out.
+// timeout of its own is the way to clean up, and is left out. So is a context that is made for a field: of an object that goes on after the
+// reconcile, and has an end of its own.
 func (p *program) handed(f *fn, e ast.Expr, uncanceled bool) bool {
 	switch parent := p.parents[e].(type) {
 	case *ast.ParenExpr:
 		return p.handed(f, parent, uncanceled)
 	case *ast.CallExpr:
-		return parent.Fun != e && !p.apart(parent) && !p.readsOnly(parent) && !(uncanceled && p.limits(parent))
+		return parent.Fun != e && !p.apart(parent) && !p.readsOnly(parent) && !(uncanceled && p.limits(parent)) && !p.makesField(parent)
 	case *ast.AssignStmt:
 		for i, rhs := range parent.Rhs {
 			if rhs == e && len(parent.Lhs) == len(parent.Rhs) {
@@ -56,6 +57,16 @@ func (p *program) handed(f *fn, e ast.Expr, uncanceled bool) bool {
 		}
 	}
 	return false
+}
+
+// makesField reports whether a call makes a context that is assigned to a field.
+func (p *program) makesField(call *ast.CallExpr) bool {
+	assign, ok := p.parents[call].(*ast.AssignStmt)
+	if !ok || p.callee(call).pkg != "context" {
+		return false
+	}
+	_, field := ast.Unparen(assign.Lhs[0]).(*ast.SelectorExpr)
+	return field
 }
 
 // passed reports whether a variable is an argument of a call in f that may do something with a context.

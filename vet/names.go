@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/constant"
+	"go/token"
 	"go/types"
 	"slices"
 	"strings"
@@ -185,6 +186,43 @@ func (p *program) isLog(call *ast.CallExpr) bool {
 		}
 	}
 	return n.pkg == "fmt" && strings.Contains(n.name, "rint") && !strings.HasPrefix(n.name, "S")
+}
+
+// isEvent reports whether a call only records an event for people.
+func (p *program) isEvent(call *ast.CallExpr) bool {
+	n := p.callee(call)
+	return n.pkg == module+"events" && n.recv == "Recorder" ||
+		(n.pkg == "k8s.io/client-go/tools/record" || n.pkg == "k8s.io/client-go/tools/events") && strings.HasSuffix(n.recv, "Recorder")
+}
+
+// isRead reports whether a call reads an object from a store or from an API server.
+func (p *program) isRead(call *ast.CallExpr) bool {
+	n := p.callee(call)
+	return (n.pkg == module+"store" && n.recv == "Store" || n.pkg == controllerRuntime+"client") && (n.name == "Get" || n.name == "List" || n.name == "Select") ||
+		p.asksAPIServer(call)
+}
+
+// isAbsence reports whether an expression is true only if an object is not there.
+func (p *program) isAbsence(e ast.Expr) bool {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.UnaryExpr:
+		id, ok := ast.Unparen(e.X).(*ast.Ident)
+		if !ok || e.Op != token.NOT {
+			return false
+		}
+		defs := p.defs[p.info.ObjectOf(id)]
+		if len(defs) != 1 {
+			return false
+		}
+		call, ok := ast.Unparen(defs[0]).(*ast.CallExpr)
+		return ok && strings.HasPrefix(p.callee(call).name, "Get")
+	case *ast.CallExpr:
+		if p.callee(e).in("errors", "Is") && len(e.Args) == 2 {
+			return strings.HasSuffix(types.ExprString(e.Args[1]), "NotFound")
+		}
+		return p.callee(e).name == "IsNotFound"
+	}
+	return false
 }
 
 // text returns the value of a constant string.

@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -12,12 +13,9 @@ func nowdecides(p *pass) {
 			continue
 		}
 		reached := p.reachedFrom(root)
-		if p.asksForMore(reached) {
-			continue
-		}
 		for _, f := range reached {
 			f.walk(func(n ast.Node) bool {
-				if cond, ok := n.(*ast.IfStmt); ok && p.comparesNow(cond.Cond) && p.deletes(f, cond) {
+				if cond, ok := n.(*ast.IfStmt); ok && p.comparesNow(cond.Cond) && p.deletes(f, cond) && !p.comesBack(reached, cond.Cond) {
 					p.report(cond, "this deletion is due when the time has come, but is made at the next event, which may never come: return the time that is left as RequeueAfter")
 				}
 				return true
@@ -26,30 +24,92 @@ func nowdecides(p *pass) {
 	}
 }
 
-// asksForMore reports whether one of the functions can ask for another reconcile, or gets a Result from a function that is not known.
-func (p *pass) asksForMore(fs []*fn) bool {
+// comesBack reports whether one of the functions can ask for a reconcile at the time of a condition, or gets a Result from a function that
+// is not known. A request in the branch of an error does not count, since there is none if all goes well. Nor does one for another time.
+func (p *pass) comesBack(fs []*fn, cond ast.Expr) bool {
 	found := false
+	times, _ := p.timesOf(cond)
+	asks := func(n ast.Node, delay ast.Expr) {
+		if p.afterError(n) {
+			return
+		}
+		if delay != nil {
+			others, known := p.timesOf(delay)
+			if known && len(others) > 0 && !slices.ContainsFunc(others, func(t types.Object) bool { return slices.Contains(times, t) }) {
+				return
+			}
+		}
+		found = true
+	}
 	for _, f := range fs {
 		f.walk(func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.KeyValueExpr:
-				key, ok := n.Key.(*ast.Ident)
-				found = found || ok && (key.Name == "RequeueAfter" || key.Name == "Requeue")
+				if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "RequeueAfter" || key.Name == "Requeue") {
+					asks(n, n.Value)
+				}
 			case *ast.AssignStmt:
-				for _, lhs := range n.Lhs {
-					sel, ok := lhs.(*ast.SelectorExpr)
-					found = found || ok && (sel.Sel.Name == "RequeueAfter" || sel.Sel.Name == "Requeue")
+				for i, lhs := range n.Lhs {
+					if sel, ok := lhs.(*ast.SelectorExpr); ok && (sel.Sel.Name == "RequeueAfter" || sel.Sel.Name == "Requeue") && len(n.Lhs) == len(n.Rhs) {
+						asks(n, n.Rhs[i])
+					}
 				}
 			case *ast.CallExpr:
 				name := p.callee(n)
-				found = found || name.of("retry", "NotYet", "After") || strings.HasPrefix(name.name, "Add") && name.recv != "" ||
-					strings.Contains(strings.ToLower(name.name), "requeue") || strings.Contains(strings.ToLower(name.name), "enqueue") ||
-					name.name == "AfterFunc" || p.own(n) == nil && p.returnsResult(n)
+				switch {
+				case name.of("retry", "NotYet", "After") && len(n.Args) == 2:
+					asks(n, n.Args[1])
+				case slices.Contains([]string{"Add", "AddAfter", "AddRateLimited", "AddWith"}, name.name) && name.recv != "" && name.pkg != "time",
+					strings.Contains(strings.ToLower(name.name), "requeue"), strings.Contains(strings.ToLower(name.name), "enqueue"),
+					name.name == "AfterFunc", p.own(n) == nil && p.returnsResult(n):
+					found = true
+				}
 			}
 			return !found
 		})
 	}
 	return found
+}
+
+// timesOf returns the fields with a time from which an expression is computed, and whether nothing else that is not known goes into it.
+func (p *pass) timesOf(e ast.Expr) (times []types.Object, known bool) {
+	known = true
+	var visit func(e ast.Expr, depth int)
+	visit = func(e ast.Expr, depth int) {
+		ast.Inspect(e, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.CallExpr:
+				name := p.callee(n)
+				known = known && (name.pkg == "time" || name.builtin("min", "max") || name.pkg == metav1 || p.info.Types[n.Fun].IsType())
+			case *ast.SelectorExpr:
+				if v, ok := p.info.Uses[n.Sel].(*types.Var); ok && v.IsField() && isTime(v.Type()) {
+					if !v.Embedded() {
+						times = append(times, v.Origin())
+						return false
+					}
+				}
+			case *ast.Ident:
+				v, ok := p.info.Uses[n].(*types.Var)
+				if !ok || v.IsField() || !isTime(v.Type()) && !isType(v.Type(), "time", "Duration") {
+					return true
+				}
+				if defs := p.defs[v]; len(defs) == 1 && depth < 8 {
+					visit(defs[0], depth+1)
+				} else {
+					known = false
+				}
+			}
+			return true
+		})
+	}
+	visit(e, 0)
+	return times, known
+}
+
+const metav1 = "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+func isTime(t types.Type) bool {
+	return isType(t, "time", "Time") || isType(t, metav1, "Time", "MicroTime")
 }
 
 func (p *pass) returnsResult(call *ast.CallExpr) bool {

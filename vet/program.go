@@ -20,8 +20,12 @@ type program struct {
 	funcs      []*fn // in the order of the source
 	byNode     map[ast.Node]*fn
 	byObj      map[*types.Func]*fn
-	defs       map[types.Object][]ast.Expr // what is assigned to a variable, if one expression is
+	defs       map[types.Object][]ast.Expr // what is assigned to a variable
+	fields     map[types.Object][]ast.Expr // what is assigned to a field of a type of this package
+	runs       map[*ast.CallExpr][]target  // see runsOf
 	others     map[*types.Func]*effects    // of functions of other packages
+	impls      map[*types.Func]*types.Func // see implementation
+	followed   bool                        // nothing changes any more
 	suppressed map[line][]string
 	parents    map[ast.Node]ast.Node
 	refs       map[types.Type]bool // see holdsRefs
@@ -35,10 +39,11 @@ const (
 	handler                   // gets the events of an informer
 	filter                    // selects events or objects, in the goroutine that applies them
 	mapper                    // maps an object to keys; may fail and be retried
+	step                      // a part of a reconcile, which a type of the library calls
 )
 
 func (r role) String() string {
-	return [...]string{"function", "reconcile", "handler", "filter", "mapper"}[r]
+	return [...]string{"function", "reconcile", "handler", "filter", "mapper", "step"}[r]
 }
 
 // fn is a function with a body: a declaration or a literal.
@@ -51,6 +56,7 @@ type fn struct {
 	outer *fn         // the function in which a literal stands
 	role  role
 	made  *ast.CallExpr // the call of controller.New or Queue.Run that got it, if there is one
+	works ast.Expr      // the number of workers that call sets, if it does
 	apart bool          // a literal that runs in a goroutine of its own, or later
 	inner []*fn         // the literals in it
 	calls []*ast.CallExpr
@@ -66,7 +72,10 @@ func newProgram(pass *analysis.Pass) *program {
 		byNode:  make(map[ast.Node]*fn),
 		byObj:   make(map[*types.Func]*fn),
 		defs:    make(map[types.Object][]ast.Expr),
+		fields:  make(map[types.Object][]ast.Expr),
+		runs:    make(map[*ast.CallExpr][]target),
 		others:  make(map[*types.Func]*effects),
+		impls:   make(map[*types.Func]*types.Func),
 		parents: make(map[ast.Node]ast.Node),
 		refs:    make(map[types.Type]bool),
 	}
@@ -82,8 +91,14 @@ func newProgram(pass *analysis.Pass) *program {
 	for _, file := range p.files {
 		p.collect(file)
 	}
+	for _, f := range p.funcs {
+		for _, call := range f.calls {
+			p.runs[call] = p.runsOf(call)
+		}
+	}
 	p.assignRoles()
 	p.follow()
+	p.followed = true
 	return p
 }
 
@@ -137,12 +152,19 @@ func (p *program) collect(file *ast.File) {
 			}
 		case *ast.AssignStmt:
 			for i, lhs := range n.Lhs {
-				if id, ok := lhs.(*ast.Ident); ok && len(n.Lhs) == len(n.Rhs) {
-					p.define(id, n.Rhs[i])
-				} else if ok {
-					p.define(id, n.Rhs[0])
+				value := n.Rhs[0]
+				if len(n.Lhs) == len(n.Rhs) {
+					value = n.Rhs[i]
+				}
+				switch lhs := lhs.(type) {
+				case *ast.Ident:
+					p.define(lhs, value)
+				case *ast.SelectorExpr:
+					p.defineField(p.info.Uses[lhs.Sel], value)
 				}
 			}
+		case *ast.CompositeLit:
+			p.defineFields(n)
 		case *ast.ValueSpec:
 			for i, id := range n.Names {
 				if i < len(n.Values) {
@@ -171,6 +193,40 @@ func (p *program) define(id *ast.Ident, value ast.Expr) {
 	}
 }
 
+// defineField records what is assigned to a field, if it can be a function.
+func (p *program) defineField(field types.Object, value ast.Expr) {
+	v, ok := field.(*types.Var)
+	if !ok || !v.IsField() || v.Pkg() != p.pass.Pkg {
+		return
+	}
+	if _, ok := v.Type().Underlying().(*types.Signature); ok {
+		p.fields[v.Origin()] = append(p.fields[v.Origin()], value)
+	}
+}
+
+func (p *program) defineFields(lit *ast.CompositeLit) {
+	typ := p.info.TypeOf(lit)
+	if typ == nil {
+		return
+	}
+	if ptr, ok := typ.Underlying().(*types.Pointer); ok { // an element of a slice of pointers
+		typ = ptr.Elem()
+	}
+	fields, ok := typ.Underlying().(*types.Struct)
+	if !ok {
+		return
+	}
+	for i, elt := range lit.Elts {
+		if pair, ok := elt.(*ast.KeyValueExpr); ok {
+			if key, ok := pair.Key.(*ast.Ident); ok {
+				p.defineField(p.info.Uses[key], pair.Value)
+			}
+		} else {
+			p.defineField(fields.Field(i), elt)
+		}
+	}
+}
+
 // startedApart reports whether a literal does not run where it stands: after go, in a group of goroutines, or after a time.
 func (p *program) startedApart(lit *ast.FuncLit) bool {
 	call, ok := p.parents[lit].(*ast.CallExpr)
@@ -179,6 +235,16 @@ func (p *program) startedApart(lit *ast.FuncLit) bool {
 	}
 	name := p.callee(call).name
 	return p.apart(call) || name == "Go" || name == "TryGo" || name == "AfterFunc" || name == "GoWithContext"
+}
+
+// around returns the function in which a node stands.
+func (p *program) around(n ast.Node) *fn {
+	for ; n != nil; n = p.parents[n] {
+		if f := p.byNode[n]; f != nil {
+			return f
+		}
+	}
+	return nil
 }
 
 // walk visits the nodes of the body of f. It leaves out the literals in it.
@@ -191,10 +257,10 @@ func (f *fn) walk(visit func(ast.Node) bool) {
 	})
 }
 
-// own returns the function of this package that a call calls, if that is known: a declaration, or a literal in a variable.
+// own returns the function of this package that a call names, if it names one: a declaration, or a literal in a variable.
 func (p *program) own(call *ast.CallExpr) *fn {
 	if obj := p.static(call); obj != nil {
-		return p.byObj[obj]
+		return p.byObj[p.implementation(obj)]
 	}
 	switch fun := ast.Unparen(call.Fun).(type) {
 	case *ast.FuncLit:
@@ -205,49 +271,198 @@ func (p *program) own(call *ast.CallExpr) *fn {
 	return nil
 }
 
-// function returns the function that an expression is: a literal, the name of a function or of a method, a variable that holds one, or a
-// call that returns a literal.
-func (p *program) function(e ast.Expr) *fn {
+// function returns the function of this package that an expression is: see target.
+func (p *program) function(e ast.Expr) *fn { return p.target(e, 0).own }
+
+// target is a function: one of this package, or one of another package.
+type target struct {
+	own   *fn
+	other *types.Func
+}
+
+// target returns the function that an expression is: a literal, the name of a function or of a method, a variable or a field that holds
+// one, or a call that returns a literal. A variable or a field that gets several values is not followed.
+func (p *program) target(e ast.Expr, depth int) target {
+	if depth > 8 { // a cycle
+		return target{}
+	}
+	named := func(f *types.Func) target {
+		f = p.implementation(f.Origin())
+		if own := p.byObj[f]; own != nil || f.Pkg() == p.pass.Pkg {
+			return target{own: own}
+		}
+		return target{other: f}
+	}
 	switch e := ast.Unparen(e).(type) {
 	case *ast.FuncLit:
-		return p.byNode[e]
+		return target{own: p.byNode[e]}
 	case *ast.Ident:
 		switch obj := p.info.ObjectOf(e).(type) {
 		case *types.Func:
-			return p.byObj[obj.Origin()]
+			return named(obj)
 		case *types.Var:
 			if defs := p.defs[obj]; len(defs) == 1 && !obj.IsField() {
-				if _, ok := ast.Unparen(defs[0]).(*ast.Ident); !ok { // no cycles
-					return p.function(defs[0])
-				}
+				return p.target(defs[0], depth+1)
 			}
 		}
 	case *ast.SelectorExpr:
-		if obj, ok := p.info.Uses[e.Sel].(*types.Func); ok {
-			return p.byObj[obj.Origin()]
+		switch obj := p.info.Uses[e.Sel].(type) {
+		case *types.Func:
+			return named(obj)
+		case *types.Var:
+			if defs := p.fields[obj.Origin()]; len(defs) == 1 {
+				return p.target(defs[0], depth+1)
+			}
 		}
 	case *ast.IndexExpr:
-		return p.function(e.X)
+		return p.target(e.X, depth+1)
 	case *ast.CallExpr:
 		if tv := p.info.Types[e.Fun]; tv.IsType() && len(e.Args) == 1 { // a conversion
-			return p.function(e.Args[0])
+			return p.target(e.Args[0], depth+1)
 		}
 		maker := p.own(e)
 		if maker == nil {
-			return nil
+			return target{}
 		}
-		var made *fn
+		var made target
 		maker.walk(func(n ast.Node) bool {
 			if ret, ok := n.(*ast.ReturnStmt); ok && len(ret.Results) > 0 {
 				if lit, ok := ast.Unparen(ret.Results[0]).(*ast.FuncLit); ok {
-					made = p.byNode[lit]
+					made.own = p.byNode[lit]
 				}
 			}
 			return true
 		})
 		return made
 	}
-	return nil
+	return target{}
+}
+
+// implementation returns the method that a call of a method of an interface calls, if this package sees only one type that has it: in
+// itself, or in the packages of the module that it imports. Otherwise, it returns f. A type for tests does not count.
+func (p *program) implementation(f *types.Func) *types.Func {
+	recv := f.Signature().Recv()
+	if recv == nil || f.Pkg() == nil || !types.IsInterface(recv.Type()) || !p.inModule(f.Pkg()) {
+		return f
+	}
+	if have, ok := p.impls[f]; ok {
+		return have
+	}
+	if p.followed {
+		return f
+	}
+	p.impls[f] = f
+	iface, ok := recv.Type().Underlying().(*types.Interface)
+	if named, isNamed := types.Unalias(recv.Type()).(*types.Named); !ok || !isNamed || named.TypeParams().Len() > 0 {
+		return f
+	}
+	var found []*types.Func
+	for _, pkg := range append(p.pass.Pkg.Imports(), p.pass.Pkg) {
+		if !p.inModule(pkg) || forTests(pkg.Name()) {
+			continue
+		}
+		for _, name := range pkg.Scope().Names() {
+			typ, ok := pkg.Scope().Lookup(name).(*types.TypeName)
+			if !ok || typ.IsAlias() || types.IsInterface(typ.Type()) || forTests(name) || p.inTestFile(typ) {
+				continue
+			}
+			if named, ok := typ.Type().(*types.Named); !ok || named.TypeParams().Len() > 0 || !types.Implements(types.NewPointer(named), iface) {
+				continue
+			}
+			obj, _, _ := types.LookupFieldOrMethod(typ.Type(), true, f.Pkg(), f.Name())
+			if method, ok := obj.(*types.Func); ok && !types.IsInterface(method.Signature().Recv().Type()) { // not only embedded
+				found = append(found, method.Origin())
+			}
+		}
+	}
+	if len(found) == 1 {
+		p.impls[f] = found[0]
+	}
+	return p.impls[f]
+}
+
+// forTests reports whether a package or a type stands in for another one in tests, by its name.
+func forTests(name string) bool {
+	name = strings.ToLower(name)
+	for _, word := range []string{"fake", "mock", "stub"} {
+		if strings.HasPrefix(name, word) || strings.HasSuffix(name, word) || strings.HasSuffix(name, word+"s") {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *program) inTestFile(obj types.Object) bool {
+	return strings.HasSuffix(p.pass.Fset.Position(obj.Pos()).Filename, "_test.go")
+}
+
+// inModule reports whether a package belongs to the module under analysis.
+func (p *program) inModule(pkg *types.Package) bool {
+	module := ""
+	if m := p.pass.Module; m != nil {
+		module = m.Path
+	}
+	if module == "" {
+		module, _, _ = strings.Cut(p.pass.Pkg.Path(), "/")
+	}
+	return pkg == p.pass.Pkg || pkg.Path() == module || strings.HasPrefix(pkg.Path(), module+"/")
+}
+
+// runsOf returns the functions that run when a call does: what it calls, and the functions among its arguments, if what it calls is known
+// to call them. Literals are left out, which belong to the function in which they stand.
+func (p *program) runsOf(call *ast.CallExpr) (all []target) {
+	if p.apart(call) {
+		return nil
+	}
+	callee := target{own: p.own(call)}
+	if callee.own == nil {
+		callee = p.target(call.Fun, 0)
+	}
+	if callee != (target{}) {
+		all = append(all, callee)
+	}
+	for i, arg := range call.Args {
+		if _, ok := p.info.TypeOf(arg).(*types.Signature); !ok {
+			continue
+		}
+		if _, literal := ast.Unparen(arg).(*ast.FuncLit); literal || !p.callsArgument(call, callee.own, i) {
+			continue
+		}
+		if passed := p.target(arg, 0); passed != (target{}) {
+			all = append(all, passed)
+		}
+	}
+	return all
+}
+
+// callsArgument reports whether a call calls one of its arguments before it returns.
+func (p *program) callsArgument(call *ast.CallExpr, callee *fn, i int) bool {
+	if callee == nil {
+		n := p.callee(call)
+		return n.pkg == module+"retry" || n.pkg == module+"wait" || n.of("store", "Patch", "PatchStatus", "CreateOrUpdate") ||
+			n.pkg == "k8s.io/client-go/util/retry" || n.pkg == "k8s.io/apimachinery/pkg/util/wait" && strings.HasPrefix(n.name, "Poll") ||
+			n.in(controllerRuntime+"controller/controllerutil", "CreateOrUpdate", "CreateOrPatch")
+	}
+	params := callee.sig.Params()
+	if i >= params.Len() {
+		return false
+	}
+	for _, inner := range callee.everyCall() {
+		if id, ok := ast.Unparen(inner.Fun).(*ast.Ident); ok && p.info.Uses[id] == params.At(i) && !p.apart(inner) && !p.inApart(inner, callee) {
+			return true
+		}
+	}
+	return false
+}
+
+// inApart reports whether a node of f stands in a literal that runs in a goroutine of its own, or later.
+func (p *program) inApart(n ast.Node, f *fn) bool {
+	for ; n != nil && n != f.node; n = p.parents[n] {
+		if lit := p.byNode[n]; lit != nil && lit.apart {
+			return true
+		}
+	}
+	return false
 }
 
 // reached returns the functions that run when a function with one of the roles runs: see reachedFrom.
@@ -284,8 +499,10 @@ func (p *program) next(f *fn) (next []*fn) {
 		}
 	}
 	for _, call := range f.calls {
-		if callee := p.own(call); callee != nil && !p.apart(call) && (callee.role == 0 || callee.role == reconcile) {
-			next = append(next, callee)
+		for _, t := range p.runs[call] {
+			if t.own != nil && (t.own.role == 0 || t.own.role == reconcile) {
+				next = append(next, t.own)
+			}
 		}
 	}
 	return next

@@ -3,6 +3,7 @@ package vet
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 	"time"
 )
@@ -26,7 +27,7 @@ func resultanderror(p *pass) {
 			case p.isNil(ret.Results[1]) && ok && p.requeues(lit):
 				spins = append(spins, ret)
 			case p.isNil(ret.Results[1]):
-				ends = true
+				ends = ends || !p.ofAbsent(ret)
 			case ok && asks(lit) && p.failed(ret, ret.Results[1]):
 				p.report(ret.Results[0], "this delay is ignored, because an error is returned beside it: return the delay alone, or an error that carries it (retry.After)")
 			}
@@ -63,11 +64,25 @@ func (p *pass) requeues(lit *ast.CompositeLit) bool {
 	return value != nil && types.ExprString(value) == "true"
 }
 
+// ofAbsent reports whether a return is the one for an object that is not there.
+func (p *pass) ofAbsent(ret *ast.ReturnStmt) bool {
+	switch branch := p.branch(ret).(type) {
+	case *ast.IfStmt:
+		return p.isAbsence(branch.Cond) && p.parents[ret] == branch.Body
+	case *ast.CaseClause:
+		return len(branch.List) == 1 && p.isAbsence(branch.List[0])
+	}
+	return false
+}
+
 // failed reports whether an error that is returned cannot be nil: it is made here, or the return stands in "if err != nil".
 func (p *pass) failed(ret *ast.ReturnStmt, err ast.Expr) bool {
 	switch err := ast.Unparen(err).(type) {
 	case *ast.CallExpr:
 		n := p.callee(err)
+		if n.in("errors", "Join") { // of several errors, one of which cannot be nil
+			return slices.ContainsFunc(err.Args, func(arg ast.Expr) bool { return p.failed(ret, arg) })
+		}
 		return n.in("fmt", "Errorf") || n.in("errors", "New") || n.in(controllerRuntime+"reconcile", "TerminalError") ||
 			n.of("retry", "NotYet", "After", "Permanent")
 	case *ast.Ident:

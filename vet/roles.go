@@ -39,10 +39,10 @@ func (p *program) rolesOfCall(call *ast.CallExpr) {
 		}
 	}
 	switch {
-	case n.of("controller", "New"):
-		give(1, reconcile)
-	case n.of("workqueue", "Queue.Run"):
-		give(2, reconcile)
+	case n.of("controller", "New") && len(call.Args) > 1:
+		p.giveReconcile(call, call.Args[1], field(p.config(call), "Workers"), 0)
+	case n.of("workqueue", "Queue.Run") && len(call.Args) > 2:
+		p.giveReconcile(call, call.Args[2], call.Args[1], 0)
 	case n.of("controller", "Watches"), n.in(controllerRuntime+"handler", "EnqueueRequestsFromMapFunc", "TypedEnqueueRequestsFromMapFunc"):
 		give(1, mapper)
 		give(0, mapper)
@@ -50,6 +50,47 @@ func (p *program) rolesOfCall(call *ast.CallExpr) {
 		n.in(controllerRuntime+"predicate", "NewPredicateFuncs", "NewTypedPredicateFuncs"):
 		give(0, filter)
 	}
+}
+
+// giveReconcile makes a reconcile of the function that a call of controller.New or Queue.Run gets. If that is a parameter of the function
+// around the call, it makes one of what each caller passes.
+func (p *program) giveReconcile(made *ast.CallExpr, reconciler, workers ast.Expr, depth int) {
+	helper, i := p.parameter(reconciler)
+	if helper == nil {
+		if f := p.function(reconciler); f != nil {
+			f.role, f.made, f.works = reconcile, made, workers
+		}
+		return
+	}
+	of, j := p.parameter(workers)
+	for _, f := range p.funcs {
+		for _, call := range f.calls {
+			if p.own(call) != helper || len(call.Args) <= i || len(call.Args) <= j || depth > 8 {
+				continue
+			}
+			passed := workers
+			if of == helper {
+				passed = call.Args[j]
+			}
+			p.giveReconcile(made, call.Args[i], passed, depth+1)
+		}
+	}
+}
+
+// parameter returns the declared function whose parameter an expression is, and which one.
+func (p *program) parameter(e ast.Expr) (*fn, int) {
+	id, ok := e.(*ast.Ident)
+	if !ok {
+		return nil, 0
+	}
+	for f := p.around(id); f != nil; f = f.outer {
+		for i := range f.sig.Params().Len() {
+			if f.obj != nil && f.sig.Params().At(i) == p.info.Uses[id] {
+				return f, i
+			}
+		}
+	}
+	return nil, 0
 }
 
 // rolesOfFields gives a role to the functions in a set of handlers.
@@ -63,6 +104,8 @@ func (p *program) rolesOfFields(lit *ast.CompositeLit) {
 		r = handler
 	case pkg == controllerRuntime+"predicate" && strings.HasSuffix(typ, "Funcs"), pkg == "k8s.io/client-go/tools/cache" && typ == "FilteringResourceEventHandler":
 		r = filter
+	case pkg == module+"owner" && typ == "Finalizer":
+		r = step
 	default:
 		return
 	}

@@ -15,7 +15,7 @@ func sharedstate(p *pass) {
 		}
 		concurrent := f.sig.Recv() != nil && f.name == "Reconcile" && options // of controller-runtime
 		if f.made != nil {
-			concurrent = p.mayHaveWorkers(f.made)
+			concurrent = p.mayHaveWorkers(f)
 		}
 		if !concurrent {
 			continue
@@ -53,17 +53,15 @@ func (p *pass) setsConcurrency() bool {
 	return found
 }
 
-// mayHaveWorkers reports whether the controller or the queue of a call can have more than one worker.
-func (p *pass) mayHaveWorkers(call *ast.CallExpr) bool {
-	var workers ast.Expr
-	if p.callee(call).name == "Run" {
-		workers = call.Args[1]
-	} else if config := p.config(call); config == nil {
+// mayHaveWorkers reports whether the controller or the queue that got a reconcile can have more than one worker.
+func (p *pass) mayHaveWorkers(f *fn) bool {
+	if p.callee(f.made).name != "Run" && p.config(f.made) == nil {
 		return true
-	} else if workers = field(config, "Workers"); workers == nil {
+	}
+	if f.works == nil {
 		return p.setsWorkers()
 	}
-	n, constant := p.number(workers)
+	n, constant := p.number(f.works)
 	return !constant || n > 1
 }
 

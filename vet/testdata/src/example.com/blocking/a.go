@@ -2,6 +2,7 @@ package blocking
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os/exec"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/setpoint-go/setpoint/cache"
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 	kcache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,4 +103,80 @@ func maps(sites store.Store[Site], inf *store.Informer[Site], c client.Client) {
 		c.Get(ctx, "owner", obj)
 		return nil
 	})
+}
+
+// host has one implementation: *poll.Machine.
+type host interface {
+	Stop(name string) error
+	Check(name string) error
+}
+
+// disk has two: who knows which one it is.
+type disk interface{ Wipe() }
+
+type slow struct{}
+
+func (slow) Wipe() { time.Sleep(time.Second) }
+
+type quick struct{}
+
+func (quick) Wipe() {}
+
+// network has one, next to the one of the tests.
+type network interface{ Dial() }
+
+type cable struct{}
+
+func (cable) Dial() { time.Sleep(time.Second) } // want `time.Sleep occupies`
+
+type fakeNetwork struct{}
+
+func (fakeNetwork) Dial() {}
+
+type machines struct {
+	host
+	disk
+	network
+	wait  func()
+	other func()
+}
+
+func (m *machines) reconcile(ctx context.Context, key string) (controller.Result, error) {
+	m.wait()
+	m.other()
+	m.Wipe()
+	m.Dial()
+	err := each(m.Stop) // want `Machine.Stop \(time.Sleep at poll.go:22\) occupies`
+	keep(m.pause)
+	return controller.Result{}, errors.Join(err, each(m.Check), each(m.end), retry.OnError(ctx, m.again))
+}
+
+// each calls a function.
+func each(end func(name string) error) error { return end("a") }
+
+// keep does not.
+func keep(f func()) func() { return f }
+
+func (m *machines) pause() { time.Sleep(time.Second) }
+
+func (m *machines) end(name string) error {
+	time.Sleep(time.Second) // want `time.Sleep occupies`
+	return nil
+}
+
+func (m *machines) again(ctx context.Context) error {
+	time.Sleep(time.Second) // want `time.Sleep occupies`
+	return nil
+}
+
+func nap() { time.Sleep(time.Second) } // want `time.Sleep occupies`
+
+func makes() {
+	m := &machines{wait: nap, other: func() {}}
+	m.other = func() { time.Sleep(time.Second) } // one of two
+	controller.New("machines", m.reconcile, controller.Config[string]{})
+	exec.Command("true").Start()
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		return controller.Result{}, exec.Command("true").Start() // and does not wait for it
+	}, controller.Config[string]{})
 }

@@ -123,3 +123,25 @@ func clone(s *Spec) *Spec {
 	c := *s
 	return &c
 }
+
+// A new object has the map of an old one.
+func embeds(sites *store.Informer[Site], stored store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		site, _ := sites.Get(key)
+		site.Value.Hosts = slices.DeleteFunc(site.Value.Hosts, func(host string) bool { return host == "" }) // want `slices.DeleteFunc changes`
+		copied := store.Object[Site]{Key: key, Labels: site.Labels, Finalizers: slices.Clone(site.Finalizers)}
+		copied.Labels["a"] = "b" // want `this assignment changes`
+		copied.Finalizers[0] = ""
+		pod := &Pod{Meta: Meta{Labels: site.Labels, Notes: map[string]string{}}}
+		pod.Labels["a"] = "b" // want `this assignment changes`
+		pod.Notes["a"] = "b"
+		pod.Labels = maps.Clone(site.Labels)
+		pod.Labels["a"] = "b"
+		_, err := stored.Create(ctx, copied)
+		return controller.Result{}, err
+	}, controller.Config[string]{})
+}
+
+type Pod struct{ Meta }
+
+type Meta struct{ Labels, Notes map[string]string }

@@ -139,3 +139,27 @@ func rightAfterRead(ctx context.Context, pods store.Store[Pod], m Machine, exp *
 	}
 	return err
 }
+
+func beforeTheCheck(ctx context.Context, m Machine, exp *expectations.Counted[string], key string, ids []string) error {
+	for _, id := range ids {
+		err := m.Start(ctx, id)
+		exp.ExpectCreations(key, 1) // want `the event of Machine.Start can arrive before this expectation`
+		if err != nil {
+			exp.CreationObserved(key)
+			return err
+		}
+	}
+	return nil
+}
+
+func beforeTheNext(ctx context.Context, m Machine, exp *expectations.Counted[string], key string) error {
+	err := m.Stop(ctx, key) // of which no event is expected
+	exp.ExpectCreations(key, 1)
+	if err == nil {
+		err = m.Start(ctx, key)
+	}
+	if err != nil {
+		exp.CreationObserved(key)
+	}
+	return err
+}

@@ -7,6 +7,7 @@ import (
 
 	"example.com/leadercontext/cloud"
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,6 +80,39 @@ func ignoredWithoutReason(sites store.Store[Site]) {
 			return controller.Result{}, err
 		}
 		_, err = sites.Delete(context.Background(), key) //setpoint:ignore swallowed -- another analyzer // want `context.Background lets`
+		return controller.Result{}, err
+	}, controller.Config[string]{})
+}
+
+// A server goes on after the reconcile that starts it.
+type server struct {
+	life context.Context
+	end  func()
+}
+
+func (s *server) start(sites store.Store[Site]) {
+	s.life, s.end = context.WithCancel(context.Background())
+	go sites.Delete(s.life, "a")
+}
+
+func (s *server) wrong(sites store.Store[Site]) {
+	life, end := context.WithCancel(context.Background()) // want `context.Background lets`
+	defer end()
+	sites.Delete(life, "a")
+}
+
+func servers(sites store.Store[Site]) {
+	entry := owner.Finalizer[Site]{
+		Cleanup: func(ctx context.Context, site store.Object[Site]) error {
+			_, err := sites.Delete(context.TODO(), site.Key) // want `context.TODO lets`
+			return err
+		},
+	}
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		s := &server{}
+		s.start(sites)
+		s.wrong(sites)
+		_, _, err := entry.Reconcile(ctx, sites, key)
 		return controller.Result{}, err
 	}, controller.Config[string]{})
 }

@@ -2,13 +2,15 @@ package nowdecides
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store"
 )
 
-type Job struct{ Expires time.Time }
+type Job struct{ Starts, Expires time.Time }
 
 const ttl = time.Hour
 
@@ -73,3 +75,68 @@ func right(jobs store.Store[Job], cached *store.Informer[Job]) {
 		return controller.Result{}, nil
 	}, controller.Config[string]{})
 }
+
+// The requests for another reconcile are for another time, or for a failure.
+func another(jobs store.Store[Job], cached *store.Informer[Job]) {
+	controller.New("a", func(ctx context.Context, key string) (controller.Result, error) {
+		job, _ := cached.Get(key)
+		if time.Now().After(job.Created.Add(ttl)) { // want `this deletion is due`
+			_, err := jobs.Delete(ctx, key)
+			return controller.Result{}, err
+		}
+		if early := time.Until(job.Value.Starts); early > 0 {
+			return controller.Result{RequeueAfter: early}, nil
+		}
+		result := controller.Result{}
+		if _, err := jobs.UpdateStatus(ctx, job); err != nil {
+			result.RequeueAfter = time.Second
+		}
+		return result, nil
+	}, controller.Config[string]{})
+	controller.New("b", func(ctx context.Context, key string) (controller.Result, error) {
+		job, _ := cached.Get(key)
+		if time.Now().After(job.Created.Add(ttl)) { // want `this deletion is due`
+			_, err := jobs.Delete(ctx, key)
+			return controller.Result{}, err
+		}
+		if err := run(ctx, job); err != nil {
+			return controller.Result{}, retry.NotYet(err, time.Second)
+		}
+		return controller.Result{}, retry.NotYet(errTooEarly, time.Until(job.Value.Starts))
+	}, controller.Config[string]{})
+}
+
+var errTooEarly = errors.New("too early")
+
+func run(ctx context.Context, job store.Object[Job]) error { return ctx.Err() }
+
+func rightTimes(jobs store.Store[Job], cached *store.Informer[Job]) {
+	due := func(job store.Object[Job]) bool { return time.Now().After(job.Created.Add(ttl)) }
+	controller.New("a", func(ctx context.Context, key string) (controller.Result, error) {
+		job, _ := cached.Get(key)
+		if time.Now().After(job.Created.Add(ttl)) {
+			_, err := jobs.Delete(ctx, key)
+			return controller.Result{}, err
+		}
+		left := time.Until(job.Created.Add(ttl))
+		return controller.Result{RequeueAfter: min(left, time.Until(job.Value.Starts))}, nil // the earlier one
+	}, controller.Config[string]{})
+	controller.New("b", func(ctx context.Context, key string) (controller.Result, error) {
+		job, _ := cached.Get(key)
+		if time.Now().After(job.Created.Add(ttl)) {
+			_, err := jobs.Delete(ctx, key)
+			return controller.Result{}, err
+		}
+		return controller.Result{RequeueAfter: time.Minute}, nil // looks again and again
+	}, controller.Config[string]{})
+	controller.New("c", func(ctx context.Context, key string) (controller.Result, error) {
+		job, _ := cached.Get(key)
+		if time.Now().After(job.Created.Add(ttl)) || due(job) {
+			_, err := jobs.Delete(ctx, key)
+			return controller.Result{}, err
+		}
+		return controller.Result{RequeueAfter: next(job)}, nil // who knows
+	}, controller.Config[string]{})
+}
+
+func next(job store.Object[Job]) time.Duration { return time.Until(job.Created.Add(ttl)) }

@@ -79,3 +79,36 @@ func right(sites store.Store[Site]) {
 		return controller.Result{RequeueAfter: time.Minute}, err // used if the deletion succeeds
 	}, controller.Config[string]{})
 }
+
+func joined(sites store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		site, err := sites.Get(ctx, key)
+		if err != nil {
+			_, failed := sites.UpdateStatus(ctx, site)
+			return controller.Result{RequeueAfter: time.Minute}, errors.Join(err, failed) // want `this delay is ignored`
+		}
+		_, failed := sites.UpdateStatus(ctx, site)
+		return controller.Result{RequeueAfter: time.Minute}, errors.Join(err, failed) // used if all succeeds
+	}, controller.Config[string]{})
+}
+
+// An object that is not there does not end the loop of one that is.
+func spinsIfThere(cached *store.Informer[Site], sites store.Store[Site]) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		_, ok := cached.Get(key)
+		switch {
+		case !ok:
+			return controller.Result{}, nil
+		case key == "":
+			return controller.Result{}, errBusy
+		}
+		return controller.Result{RequeueAfter: time.Duration(30)}, nil // want `each success requests the next reconcile at once`
+	}, controller.Config[string]{})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		site, ok := cached.Get(key)
+		if !ok || len(site.Labels) == 0 {
+			return controller.Result{}, nil // nothing is left to do
+		}
+		return controller.Result{RequeueAfter: 1}, nil
+	}, controller.Config[string]{})
+}

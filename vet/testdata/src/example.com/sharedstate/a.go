@@ -99,3 +99,23 @@ func right(q *workqueue.Queue[string]) {
 		return controller.Result{}, ctx.Err()
 	}, controller.Config[string]{Workers: 4})
 }
+
+// newController passes a reconcile and a number of workers on.
+func newController(workers int, reconcile func(context.Context, string) (controller.Result, error)) {
+	controller.New("sites", reconcile, controller.Config[string]{Workers: workers})
+}
+
+func helped() {
+	many, one := 0, 0
+	outer := func(workers int) {
+		newController(workers, func(ctx context.Context, key string) (controller.Result, error) {
+			many++ // want `many is shared`
+			return controller.Result{}, nil
+		})
+	}
+	outer(2)
+	newController(1, func(ctx context.Context, key string) (controller.Result, error) {
+		one++ // one worker
+		return controller.Result{}, nil
+	})
+}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
+	"github.com/setpoint-go/setpoint/events"
+	"github.com/setpoint-go/setpoint/owner"
 	"github.com/setpoint-go/setpoint/store"
 )
 
@@ -136,4 +138,121 @@ func elsewhere(ctx context.Context, sites store.Store[Site]) error {
 		return nil
 	}
 	return nil
+}
+
+// save writes, and returns the error.
+func save(ctx context.Context, sites store.Store[Site], site store.Object[Site]) error {
+	_, err := sites.UpdateStatus(ctx, site)
+	return err
+}
+
+// look only reads.
+func look(ctx context.Context, sites store.Store[Site]) error {
+	_, err := sites.Get(ctx, "a")
+	return err
+}
+
+func inHelpers(sites store.Store[Site], record *events.Recorder) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		site, err := sites.Get(ctx, key)
+		if err != nil {
+			record.Warning(key, "Unreadable", err.Error())
+			return controller.Result{}, nil // want `nil is returned although Store.Get has failed`
+		}
+		if _, err := sites.Get(ctx, key); !errors.Is(err, store.ErrNotFound) {
+			return controller.Result{}, nil // want `nil is returned also if Store.Get has failed with another error`
+		}
+		_ = save(ctx, sites, site) // want `the error of swallowed.save is dropped, so a failed write`
+		_, err = sites.Update(ctx, site)
+		return controller.Result{}, err
+	}, controller.Config[string]{})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		var result controller.Result
+		for _, name := range []string{"a", "b"} {
+			if _, err := sites.Delete(ctx, name); err != nil {
+				log.Print(err) // want `the error of Store.Delete is only logged`
+				continue
+			}
+			if name == "a" {
+				result.RequeueAfter = time.Second
+			}
+		}
+		if err := save(ctx, sites, store.Object[Site]{}); err != nil {
+			log.Print(err) // want `the error of swallowed.save is only logged`
+		}
+		return result, nil
+	}, controller.Config[string]{})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		var errs []error
+		_, _ = sites.Create(ctx, store.Object[Site]{}) // want `the error of Store.Create is dropped`
+		errs = append(errs, look(ctx, sites))
+		return controller.Result{}, errors.Join(errs...)
+	}, controller.Config[string]{})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		_, err := sites.UpdateStatus(ctx, store.Object[Site]{})
+		if err == nil && key != "" {
+			log.Print("updated")
+		}
+		return controller.Result{}, nil // want `nil is returned whether or not Store.UpdateStatus has failed, so a failed write`
+	}, controller.Config[string]{})
+}
+
+func rightInHelpers(sites store.Store[Site], record *events.Recorder) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		if err := valid(ctx, key); err != nil {
+			record.Warning(key, "Invalid", err.Error())
+			return controller.Result{}, nil // until the user changes it
+		}
+		if _, err := sites.Get(ctx, key); !errors.Is(err, store.ErrNotFound) {
+			return controller.Result{}, err
+		}
+		result := controller.Result{}
+		if err := save(ctx, sites, store.Object[Site]{}); err != nil {
+			log.Print(err)
+			result.RequeueAfter = time.Second // comes back
+		}
+		if _, err := sites.UpdateStatus(ctx, store.Object[Site]{}); err != nil {
+			log.Print(err)
+			return controller.Result{RequeueAfter: time.Second}, nil
+		}
+		return result, nil
+	}, controller.Config[string]{})
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		_ = look(ctx, sites) // a read
+		var errs []error
+		for _, name := range []string{"a", "b"} {
+			if _, err := sites.Delete(ctx, name); err != nil {
+				log.Print(err)
+				errs = append(errs, err)
+				continue
+			}
+		}
+		_, err := sites.UpdateStatus(ctx, store.Object[Site]{})
+		if err == nil {
+			log.Print("updated")
+		}
+		if err := errors.Join(append(errs, err)...); err != nil {
+			_ = save(ctx, sites, store.Object[Site]{}) // the errors are returned
+			return controller.Result{}, err
+		}
+		result := controller.Result{RequeueAfter: time.Hour}
+		_ = save(ctx, sites, store.Object[Site]{}) // comes back
+		return result, nil
+	}, controller.Config[string]{})
+}
+
+func valid(ctx context.Context, key string) error { return ctx.Err() }
+
+// A finalizer calls its functions in a reconcile.
+func finalizes(sites store.Store[Site]) {
+	entry := owner.Finalizer[Site]{
+		Apply: func(ctx context.Context, site store.Object[Site]) error {
+			sites.Update(ctx, site) // want `the error of Store.Update is dropped`
+			return nil
+		},
+	}
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		_, _, err := entry.Reconcile(ctx, sites, key)
+		return controller.Result{}, err
+	}, controller.Config[string]{})
 }

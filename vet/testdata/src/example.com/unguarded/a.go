@@ -74,3 +74,29 @@ func guarded(ctx context.Context, conn *pgx.Conn, leases *sqllease.Store) error 
 	}
 	return tx.Commit(ctx)
 }
+
+// world has a function that it does not make.
+type world struct {
+	row func(ctx context.Context, key string) error
+}
+
+type database struct{ db *sql.DB }
+
+func (d *database) read(ctx context.Context, key string) error {
+	_, err := d.db.ExecContext(ctx, "UPDATE orders SET seen = true") // want `DB.ExecContext writes`
+	return err
+}
+
+type tenants struct {
+	row func(ctx context.Context, key string) error
+}
+
+func (t *tenants) reconcile(ctx context.Context, key string) (controller.Result, error) {
+	return controller.Result{}, t.row(ctx, key)
+}
+
+func values(d *database) {
+	w := world{row: d.read}
+	t := &tenants{row: w.row}
+	controller.New("tenants", t.reconcile, controller.Config[string]{})
+}

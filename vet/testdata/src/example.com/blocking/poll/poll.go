@@ -14,3 +14,13 @@ func Ready() bool {
 
 // Save writes a file.
 func Save(name string) error { return os.WriteFile(name, nil, 0o600) }
+
+// Machine runs programs.
+type Machine struct{}
+
+func (*Machine) Stop(name string) error {
+	time.Sleep(time.Second)
+	return nil
+}
+
+func (*Machine) Check(name string) error { return nil }

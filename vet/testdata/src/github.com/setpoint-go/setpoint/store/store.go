@@ -17,7 +17,10 @@ type Object[T any] struct {
 	Labels     map[string]string
 	Finalizers []string
 	Created    time.Time
+	Owner      Owner
 }
+
+type Owner struct{ Labels map[string]string }
 
 type Informer[T any] = informer.Informer[string, Object[T]]
 
