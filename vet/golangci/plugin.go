@@ -1,23 +1,7 @@
 // Package golangci is the module plugin of golangci-lint with the analyzers of package vet. A golangci-lint that is built with it
-// (golangci-lint custom) has a linter named setpoint:
+// (golangci-lint custom) has a linter named setpoint. The README of the module has the two files that this needs.
 //
-//	# .custom-gcl.yml
-//	version: v2.0.0
-//	plugins:
-//	  - module: github.com/setpoint-go/setpoint/vet
-//	    import: github.com/setpoint-go/setpoint/vet/golangci
-//	    version: latest
-//
-//	# .golangci.yml
-//	version: "2"
-//	linters:
-//	  enable: [setpoint]
-//	  settings:
-//	    custom:
-//	      setpoint:
-//	        type: module
-//
-// The plugin has no settings.
+// The plugin has no settings. Besides //setpoint:ignore, golangci-lint's own comment suppresses a finding: //nolint:setpoint.
 package golangci
 
 import (
