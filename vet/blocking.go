@@ -40,7 +40,7 @@ func (p *pass) instead(s site) string {
 // another part of the program.
 func (p *program) blocks(f *fn) (sites []site) {
 	for _, call := range f.calls {
-		if n := p.callee(call); !p.apart(call) && p.waits(f, n) {
+		if n := p.callee(call); !p.apart(call) && p.waits(f, n) && !p.ofPool(call, n) {
 			sites = append(sites, site{call, n.String()})
 		}
 	}
@@ -71,7 +71,8 @@ func (p *program) waits(f *fn, n name) bool {
 	case "sync":
 		return n.short() == "Cond.Wait" || n.short() == "WaitGroup.Wait" && !p.startsGoroutines(f)
 	case "net/http":
-		return n.in("net/http", "Get", "Head", "Post", "PostForm", "Client.Get", "Client.Head", "Client.Post", "Client.PostForm", "NewRequest")
+		return n.in("net/http", "Get", "Head", "Post", "PostForm", "Client.Get", "Client.Head", "Client.Post", "Client.PostForm") ||
+			n.name == "NewRequest" && !p.givesContexts()
 	case "net":
 		return n.in("net", "Dial", "LookupHost", "LookupIP", "LookupAddr", "LookupCNAME", "LookupTXT", "LookupMX", "LookupNS", "LookupSRV")
 	case "os/exec":
@@ -92,10 +93,29 @@ func (p *program) waits(f *fn, n name) bool {
 	return false
 }
 
+// ofPool reports whether a call waits for the goroutines of an object, which has a WaitGroup for them.
+func (p *program) ofPool(call *ast.CallExpr, n name) bool {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	if !ok || !n.in("sync", "WaitGroup.Wait") {
+		return false
+	}
+	_, field := ast.Unparen(sel.X).(*ast.SelectorExpr)
+	return field
+}
+
 // waitsForProcess reports whether f waits for the end of a process that it starts.
 func (p *program) waitsForProcess(f *fn) bool {
 	return slices.ContainsFunc(f.calls, func(call *ast.CallExpr) bool {
 		return p.callee(call).in("os/exec", "Cmd.Run", "Cmd.Output", "Cmd.CombinedOutput", "Cmd.Wait")
+	})
+}
+
+// givesContexts reports whether the package gives a context to requests that it has made without one.
+func (p *program) givesContexts() bool {
+	return slices.ContainsFunc(p.funcs, func(f *fn) bool {
+		return slices.ContainsFunc(f.calls, func(call *ast.CallExpr) bool {
+			return p.callee(call).in("net/http", "Request.WithContext", "Request.Clone")
+		})
 	})
 }
 

@@ -19,14 +19,16 @@
 //	leadercontext   context.Background, TODO, or WithoutCancel handed to a call: it goes on without its fence, its deadline, and the stop
 //	cachewrite      a write to an object of an informer, an index, a lister, or an argument of a handler, also in a helper: every reader
 //	                sees it, and the next comparison finds no change
-//	swallowed       an error that is logged or dropped while nil is returned: the key is not tried again
+//	swallowed       an error that is logged or dropped while nil is returned: no retry follows, and the key waits for its next event
 //	blocking        a sleep, a wait, or a request without the context: the worker does nothing else, and a stop waits for it;
 //	                I/O in a handler, or in a function of Where or When: nothing tries it again
 //	sharedstate     a variable that reconciles write without a lock, if there can be several workers: a data race, and a restart loses it
 //	unguarded       a write by database/sql or pgx outside Guard or Transact, if the package has an election: a former leader still writes
 //	resultanderror  a delay beside an error, which is ignored; a reconcile whose every success requests the next at once: a loop
-//	keytype         a key with a pointer, an interface, a float, or a time: one object has two keys
+//	keytype         a key with a pointer, an interface, a float, a time, or a verb such as "delete": one object has two keys
 //	expectation     an expectation after the write, or not lowered after its failure: the reconcile waits for its TTL
+//	finalizer       a cleanup when the cache has no object, if nothing but events of the cache wakes the controller: a deletion while the
+//	                process is down is never seen
 //	nowdecides      a deletion that is due at a time, without a requeue at that time: it happens at the next event, if there is one
 //
 // A function is a reconcile if [controller.New] or Queue.Run gets it, or if it has the shape func(context.Context, K) (Result, error). What

@@ -25,61 +25,61 @@ func leadercontext(p *pass) {
 func (p *program) leaderless(f *fn) (sites []site) {
 	for _, call := range f.calls {
 		n := p.callee(call)
-		if n.in("context", "Background", "TODO", "WithoutCancel") && p.handed(f, call, n.name == "WithoutCancel") {
+		if n.in("context", "Background", "TODO", "WithoutCancel") && p.handed(f, call, n.name == "WithoutCancel", make(map[types.Object]bool)) {
 			sites = append(sites, site{call, n.String()})
 		}
 	}
 	return sites
 }
 
-// handed reports whether a context is an argument of a call, by itself or through a variable. A context without a cancellation that gets a
-// timeout of its own is the way to clean up, and is left out. So is a context that is made for a field: of an object that goes on after the
-// reconcile, and has an end of its own.
-func (p *program) handed(f *fn, e ast.Expr, uncanceled bool) bool {
+// handed reports whether a context is an argument of a call, by itself, through a variable, or through a context that is made of it. A
+// context without a cancellation that gets a timeout of its own is the way to clean up, and is left out. So is a context for a goroutine, or for a
+// field: of an object that goes on after the reconcile, and has an end of its own.
+func (p *program) handed(f *fn, e ast.Expr, uncanceled bool, seen map[types.Object]bool) bool {
 	switch parent := p.parents[e].(type) {
 	case *ast.ParenExpr:
-		return p.handed(f, parent, uncanceled)
+		return p.handed(f, parent, uncanceled, seen)
 	case *ast.CallExpr:
-		return parent.Fun != e && !p.apart(parent) && !p.readsOnly(parent) && !(uncanceled && p.limits(parent)) && !p.makesField(parent)
+		switch {
+		case parent.Fun == e || p.apart(parent) || p.readsOnly(parent) || uncanceled && p.limits(parent):
+			return false
+		case p.callee(parent).pkg == "context":
+			return p.handed(f, parent, uncanceled, seen)
+		}
+		return true
 	case *ast.AssignStmt:
 		for i, rhs := range parent.Rhs {
-			if rhs == e && len(parent.Lhs) == len(parent.Rhs) {
+			if rhs == e { // if there is one value and two variables, the first one is the context
 				if id, ok := parent.Lhs[i].(*ast.Ident); ok {
-					return p.passed(f, p.info.ObjectOf(id), uncanceled)
+					return p.passed(f, p.info.ObjectOf(id), uncanceled, seen)
 				}
 			}
 		}
 	case *ast.ValueSpec:
 		for i, value := range parent.Values {
 			if value == e && i < len(parent.Names) {
-				return p.passed(f, p.info.ObjectOf(parent.Names[i]), uncanceled)
+				return p.passed(f, p.info.ObjectOf(parent.Names[i]), uncanceled, seen)
 			}
 		}
 	}
 	return false
 }
 
-// makesField reports whether a call makes a context that is assigned to a field.
-func (p *program) makesField(call *ast.CallExpr) bool {
-	assign, ok := p.parents[call].(*ast.AssignStmt)
-	if !ok || p.callee(call).pkg != "context" {
+// passed reports whether a variable is an argument of a call in f, or in a literal in it, that may do something with a context.
+func (p *program) passed(f *fn, obj types.Object, uncanceled bool, seen map[types.Object]bool) bool {
+	if seen[obj] {
 		return false
 	}
-	_, field := ast.Unparen(assign.Lhs[0]).(*ast.SelectorExpr)
-	return field
-}
-
-// passed reports whether a variable is an argument of a call in f that may do something with a context.
-func (p *program) passed(f *fn, obj types.Object, uncanceled bool) bool {
+	seen[obj] = true
 	passed, limited := false, false
-	for _, call := range f.calls {
+	for _, call := range f.everyCall() {
 		for _, arg := range call.Args {
 			id, ok := ast.Unparen(arg).(*ast.Ident)
-			if !ok || p.info.ObjectOf(id) != obj || p.readsOnly(call) || p.apart(call) {
+			if !ok || p.info.Uses[id] != obj || p.readsOnly(call) || p.apart(call) || p.inApart(call, f) {
 				continue
 			}
-			passed = true
 			limited = limited || p.limits(call)
+			passed = passed || p.callee(call).pkg != "context" || p.handed(f, call, uncanceled, seen)
 		}
 	}
 	return passed && !(uncanceled && limited)

@@ -8,12 +8,11 @@ import (
 )
 
 func sharedstate(p *pass) {
-	options := p.setsConcurrency()
 	for _, f := range p.funcs {
 		if f.role != reconcile {
 			continue
 		}
-		concurrent := f.sig.Recv() != nil && f.name == "Reconcile" && options // of controller-runtime
+		concurrent := f.sig.Recv() != nil && f.name == "Reconcile" && p.setsConcurrency(f.sig.Recv().Type()) // of controller-runtime
 		if f.made != nil {
 			concurrent = p.mayHaveWorkers(f)
 		}
@@ -28,10 +27,14 @@ func sharedstate(p *pass) {
 	}
 }
 
-// setsConcurrency reports whether the package gives a controller of controller-runtime more than one worker, or lets its caller do so.
-func (p *pass) setsConcurrency() bool {
+// setsConcurrency reports whether a function that sets a reconciler up gives its controller of controller-runtime more than one worker, or lets
+// its caller do so. It is a method of the reconciler, or makes one.
+func (p *pass) setsConcurrency(reconciler types.Type) bool {
 	found := false
 	for _, f := range p.funcs {
+		if !p.setsUp(f, reconciler) {
+			continue
+		}
 		f.walk(func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CompositeLit:
@@ -51,6 +54,21 @@ func (p *pass) setsConcurrency() bool {
 		})
 	}
 	return found
+}
+
+// setsUp reports whether a function is a method of a type, or makes a value of it.
+func (p *pass) setsUp(f *fn, typ types.Type) bool {
+	pkg, name := typeName(typ)
+	if recv := f.sig.Recv(); recv != nil && isType(recv.Type(), pkg, name) {
+		return true
+	}
+	made := false
+	f.walk(func(n ast.Node) bool {
+		lit, ok := n.(*ast.CompositeLit)
+		made = made || ok && isType(p.info.TypeOf(lit), pkg, name)
+		return !made
+	})
+	return made
 }
 
 // mayHaveWorkers reports whether the controller or the queue that got a reconcile can have more than one worker.

@@ -19,7 +19,7 @@ func swallowed(p *pass) {
 				p.swallowedUnlessNil(f, n)
 			case *ast.ExprStmt:
 				if call, ok := n.X.(*ast.CallExpr); ok && p.takesContext(call) && p.returnsError(call) && !p.isLog(call) && p.succeedsAfter(n) {
-					p.report(n, "the error of %s is dropped, so the key is not tried again if it fails: return the error", p.callee(call))
+					p.report(n, "the error of %s is dropped, so no retry follows if it fails, and the key waits for its next event or resync: return the error", p.callee(call))
 				}
 			case *ast.AssignStmt:
 				p.swallowedAssign(f, n)
@@ -65,7 +65,7 @@ func (p *pass) swallowedIf(f *fn, n *ast.IfStmt) {
 		switch stmt := stmt.(type) {
 		case *ast.ReturnStmt:
 			if last && p.succeeds(stmt) {
-				p.report(stmt, "nil is returned although %s has failed, so the key is not tried again: return the error", p.callee(call))
+				p.report(stmt, "nil is returned although %s has failed, so no retry follows, and the key waits for its next event or resync: return the error", p.callee(call))
 			}
 			return
 		case *ast.BranchStmt:
@@ -82,7 +82,7 @@ func (p *pass) swallowedIf(f *fn, n *ast.IfStmt) {
 		}
 	}
 	if len(n.Body.List) > 0 && p.saves(call) && p.succeedsAfter(from) {
-		p.report(n.Body.List[0], "the error of %s is only logged, so a failed write is not tried again: return the error", p.callee(call))
+		p.report(n.Body.List[0], "the error of %s is only logged, so no retry follows, and a failed write waits for the next event or resync of the key: return the error", p.callee(call))
 	}
 }
 
@@ -123,7 +123,7 @@ func (p *pass) swallowedUnless(f *fn, n *ast.IfStmt) {
 	}
 	err := p.info.ObjectOf(id)
 	if call := p.origin(f, n, err); call != nil && p.takesContext(call) && p.returnsError(call) && !p.examined(f, err, call, n) {
-		p.report(ret, "nil is returned also if %s has failed with another error, so the key is not tried again: return the error", p.callee(call))
+		p.report(ret, "nil is returned also if %s has failed with another error, so no retry follows, and the key waits for its next event or resync: return the error", p.callee(call))
 	}
 }
 
@@ -145,7 +145,7 @@ func (p *pass) swallowedUnlessNil(f *fn, n *ast.IfStmt) {
 		return
 	}
 	if ret := p.nextReturn(n); ret != nil && p.succeeds(ret) {
-		p.report(ret, "nil is returned whether or not %s has failed, so a failed write is not tried again: return the error", p.callee(call))
+		p.report(ret, "nil is returned whether or not %s has failed, so no retry follows, and a failed write waits for the next event or resync of the key: return the error", p.callee(call))
 	}
 }
 
@@ -238,12 +238,12 @@ func (p *pass) swallowedAssign(f *fn, n *ast.AssignStmt) {
 	}
 	if id.Name == "_" {
 		if ret := p.nextReturn(n); ret != nil && p.saves(call) && (p.succeeds(ret) || p.omits(f, ret, n)) {
-			p.report(n, "the error of %s is dropped, so a failed write is not tried again: return the error", p.callee(call))
+			p.report(n, "the error of %s is dropped, so no retry follows, and a failed write waits for the next event or resync of the key: return the error", p.callee(call))
 		}
 		return
 	}
 	if ret, ok := p.after(n).(*ast.ReturnStmt); ok && p.succeeds(ret) {
-		p.report(ret, "nil is returned whether or not %s has failed, so the key is not tried again: return the error", p.callee(call))
+		p.report(ret, "nil is returned whether or not %s has failed, so no retry follows, and the key waits for its next event or resync: return the error", p.callee(call))
 	}
 }
 
@@ -283,7 +283,7 @@ func (p *pass) collected(f *fn) {
 	})
 	for obj, at := range appends {
 		if !read[obj] && f.sig.Results().At(0) != obj {
-			p.report(at, "the errors in %s are never returned, so a failed key is not tried again: return errors.Join of them", obj.Name())
+			p.report(at, "the errors in %s are never returned, so no retry follows, and the key waits for its next event or resync: return errors.Join of them", obj.Name())
 		}
 	}
 }

@@ -48,6 +48,7 @@ func checks() []check {
 		{"resultanderror", "find delays that are returned beside an error, and reconciles that spin", 4, resultanderror},
 		{"keytype", "find key types of which two keys can mean one object", 1, keytype},
 		{"expectation", "find expectations that are raised too late, or not lowered after a failure", 3, expectation},
+		{"finalizer", "find cleanups that a deletion during a restart skips", 7, finalizer},
 		{"nowdecides", "find deletions that are due at a time, without a requeue at that time", 7, nowdecides},
 	}
 }

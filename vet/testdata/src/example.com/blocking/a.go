@@ -62,6 +62,20 @@ func right(ready chan bool) {
 	time.Sleep(time.Second)
 }
 
+// pool is stopped by the one that has started it.
+type pool struct{ workers sync.WaitGroup }
+
+func (p *pool) stop() { p.workers.Wait() }
+
+func pools(others *sync.WaitGroup) {
+	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
+		p := &pool{}
+		defer p.stop()
+		others.Wait() // want `WaitGroup.Wait occupies`
+		return controller.Result{}, nil
+	}, controller.Config[string]{})
+}
+
 // all collects the results of goroutines.
 func all(ctx context.Context) error {
 	var wg sync.WaitGroup

@@ -43,3 +43,18 @@ func right[K comparable]() {
 	_ = workqueue.New(workqueue.Config[K]{})
 	_ = expectations.NewTracked[string, *Site](expectations.Config[string]{})
 }
+
+// Command is not the name of an object.
+type Command struct{ Do, Site string }
+
+// Part is the name of an object of one of two kinds.
+type Part struct{ Kind, Name string }
+
+func commands(q *workqueue.Queue[Part]) {
+	orders := workqueue.New(workqueue.Config[Command]{})
+	orders.AddAfter(Command{"create", "a"}, 0) // want `the key says what to do \(create, delete\), so one object has several keys`
+	orders.AddAfter(Command{Site: "a", Do: "delete"}, 0)
+	parts := workqueue.New(workqueue.Config[Part]{})
+	parts.AddAfter(Part{"server", "a"}, 0)
+	parts.AddAfter(Part{Kind: "disk", Name: "delete"}, 0)
+}

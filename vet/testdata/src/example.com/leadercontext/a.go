@@ -95,10 +95,33 @@ func (s *server) start(sites store.Store[Site]) {
 	go sites.Delete(s.life, "a")
 }
 
+func (s *server) startAgain(sites store.Store[Site]) *server {
+	life, end := context.WithCancel(context.Background())
+	go sites.Delete(life, "a")
+	go func() { sites.Delete(life, "b") }()
+	return &server{end: end}
+}
+
 func (s *server) wrong(sites store.Store[Site]) {
 	life, end := context.WithCancel(context.Background()) // want `context.Background lets`
 	defer end()
 	sites.Delete(life, "a")
+}
+
+func again(ctx context.Context, sites store.Store[Site]) {
+	ctx = context.WithoutCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	ctx, end := context.WithTimeout(ctx, time.Second)
+	defer end()
+	defer cancel()
+	sites.Delete(ctx, "a") // for a limited time
+}
+
+func againWithoutLimit(sites store.Store[Site]) {
+	ctx := context.Background() // want `context.Background lets`
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sites.Delete(ctx, "a")
 }
 
 func servers(sites store.Store[Site]) {
@@ -111,6 +134,14 @@ func servers(sites store.Store[Site]) {
 	controller.New("sites", func(ctx context.Context, key string) (controller.Result, error) {
 		s := &server{}
 		s.start(sites)
+		s.startAgain(sites)
+		again(ctx, sites)
+		againWithoutLimit(sites)
+		func() {
+			soon, end := context.WithTimeout(context.Background(), time.Second) // want `context.Background lets`
+			defer end()
+			func() { sites.Delete(soon, "c") }()
+		}()
 		s.wrong(sites)
 		_, _, err := entry.Reconcile(ctx, sites, key)
 		return controller.Result{}, err

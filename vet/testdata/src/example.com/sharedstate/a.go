@@ -70,7 +70,29 @@ func (r *reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-func options(n int) any { return kcontroller.Options{MaxConcurrentReconciles: n} }
+func (r *reconciler) SetupWithManager(n int) any {
+	return kcontroller.Options{MaxConcurrentReconciles: n}
+}
+
+// alone has one worker, next to another reconciler with several.
+type alone struct{ last string }
+
+func (r *alone) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.last = req.Name
+	return reconcile.Result{}, nil
+}
+
+func (r *alone) SetupWithManager() any { return kcontroller.Options{} }
+
+// made gets its workers where it is made.
+type made struct{ last string }
+
+func (r *made) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.last = req.Name // want `r.last is shared`
+	return reconcile.Result{}, nil
+}
+
+func makes() (any, any) { return &made{}, kcontroller.Options{MaxConcurrentReconciles: 2} }
 
 func right(q *workqueue.Queue[string]) {
 	var count int

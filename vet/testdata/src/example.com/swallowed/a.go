@@ -20,7 +20,7 @@ func wrong(sites store.Store[Site]) {
 		site, err := sites.Get(ctx, key)
 		if err != nil {
 			controller.Logger(ctx).Error("get", "err", err)
-			return controller.Result{}, nil // want `nil is returned although Store.Get has failed, so the key is not tried again: .*chapter 4`
+			return controller.Result{}, nil // want `nil is returned although Store.Get has failed, so no retry follows, .*chapter 4`
 		}
 		if _, err := sites.Update(ctx, site); err != nil && !errors.Is(err, store.ErrNotFound) {
 			return controller.Result{}, nil // want `nil is returned although Store.Update has failed`
@@ -162,7 +162,7 @@ func inHelpers(sites store.Store[Site], record *events.Recorder) {
 		if _, err := sites.Get(ctx, key); !errors.Is(err, store.ErrNotFound) {
 			return controller.Result{}, nil // want `nil is returned also if Store.Get has failed with another error`
 		}
-		_ = save(ctx, sites, site) // want `the error of swallowed.save is dropped, so a failed write`
+		_ = save(ctx, sites, site) // want `the error of swallowed.save is dropped, so no retry follows, and a failed write`
 		_, err = sites.Update(ctx, site)
 		return controller.Result{}, err
 	}, controller.Config[string]{})
@@ -193,7 +193,7 @@ func inHelpers(sites store.Store[Site], record *events.Recorder) {
 		if err == nil && key != "" {
 			log.Print("updated")
 		}
-		return controller.Result{}, nil // want `nil is returned whether or not Store.UpdateStatus has failed, so a failed write`
+		return controller.Result{}, nil // want `nil is returned whether or not Store.UpdateStatus has failed, so no retry follows, and a failed write`
 	}, controller.Config[string]{})
 }
 
