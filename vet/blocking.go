@@ -26,8 +26,9 @@ func blocking(p *pass) {
 // instead says what else happens, and what to do instead of blocking.
 func (p *pass) instead(s site) string {
 	if call, ok := s.at.(*ast.CallExpr); ok {
+		_, inside, _ := strings.Cut(s.what, "(") // of a function of another package
 		switch n := p.callee(call); {
-		case strings.HasPrefix(n.name, "Poll"), strings.HasPrefix(n.name, "WaitFor"):
+		case strings.HasPrefix(n.name, "Poll"), strings.HasPrefix(n.name, "WaitFor"), strings.Contains(inside, ".Poll"), strings.Contains(inside, ".WaitFor"):
 			return ": return, and let an event or a delay bring the key back, or use expectations"
 		case n.pkg == "net/http", n.pkg == "database/sql", n.pkg == "os/exec", n.pkg == "net":
 			return ", and a stop waits for it: use the form that takes the context"

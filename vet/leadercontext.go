@@ -41,6 +41,8 @@ func (p *program) handed(f *fn, e ast.Expr, uncanceled bool, seen map[types.Obje
 		return p.handed(f, parent, uncanceled, seen)
 	case *ast.CallExpr:
 		switch {
+		case p.callee(parent).in("os/exec", "CommandContext") && !p.waitsForProcess(f): // of a process that goes on
+			return false
 		case parent.Fun == e || p.apart(parent) || p.readsOnly(parent) || uncanceled && p.limits(parent):
 			return false
 		case p.callee(parent).pkg == "context":

@@ -3,6 +3,7 @@ package leadercontext
 import (
 	"context"
 	"log/slog"
+	"os/exec"
 	"time"
 
 	"example.com/leadercontext/cloud"
@@ -93,6 +94,7 @@ type server struct {
 func (s *server) start(sites store.Store[Site]) {
 	s.life, s.end = context.WithCancel(context.Background())
 	go sites.Delete(s.life, "a")
+	exec.CommandContext(context.Background(), "server").Start()
 }
 
 func (s *server) startAgain(sites store.Store[Site]) *server {
@@ -106,6 +108,7 @@ func (s *server) wrong(sites store.Store[Site]) {
 	life, end := context.WithCancel(context.Background()) // want `context.Background lets`
 	defer end()
 	sites.Delete(life, "a")
+	exec.CommandContext(context.Background(), "true").Run() // want `context.Background lets`
 }
 
 func again(ctx context.Context, sites store.Store[Site]) {
