@@ -25,6 +25,7 @@ type program struct {
 	runs       map[*ast.CallExpr][]target  // see runsOf
 	others     map[*types.Func]*effects    // of functions of other packages
 	impls      map[*types.Func]*types.Func // see implementation
+	named      []*types.Named              // see moduleTypes
 	followed   bool                        // nothing changes any more
 	suppressed map[line][]string
 	parents    map[ast.Node]ast.Node
@@ -357,7 +358,29 @@ func (p *program) implementation(f *types.Func) *types.Func {
 		return f
 	}
 	var found []*types.Func
-	for _, pkg := range append(p.pass.Pkg.Imports(), p.pass.Pkg) {
+	for _, named := range p.moduleTypes() {
+		obj, _, _ := types.LookupFieldOrMethod(named, true, f.Pkg(), f.Name())
+		method, ok := obj.(*types.Func)
+		if !ok || types.IsInterface(method.Signature().Recv().Type()) { // only embedded
+			continue
+		}
+		if types.Implements(types.NewPointer(named), iface) {
+			found = append(found, method.Origin())
+		}
+	}
+	if len(found) == 1 {
+		p.impls[f] = found[0]
+	}
+	return p.impls[f]
+}
+
+// moduleTypes returns the types of this package, and of the packages of the module that it imports, that can implement an interface.
+func (p *program) moduleTypes() []*types.Named {
+	if p.named != nil {
+		return p.named
+	}
+	p.named = []*types.Named{}
+	for _, pkg := range append(slices.Clone(p.pass.Pkg.Imports()), p.pass.Pkg) {
 		if !p.inModule(pkg) || forTests(pkg.Name()) {
 			continue
 		}
@@ -366,19 +389,12 @@ func (p *program) implementation(f *types.Func) *types.Func {
 			if !ok || typ.IsAlias() || types.IsInterface(typ.Type()) || forTests(name) || p.inTestFile(typ) {
 				continue
 			}
-			if named, ok := typ.Type().(*types.Named); !ok || named.TypeParams().Len() > 0 || !types.Implements(types.NewPointer(named), iface) {
-				continue
-			}
-			obj, _, _ := types.LookupFieldOrMethod(typ.Type(), true, f.Pkg(), f.Name())
-			if method, ok := obj.(*types.Func); ok && !types.IsInterface(method.Signature().Recv().Type()) { // not only embedded
-				found = append(found, method.Origin())
+			if named, ok := typ.Type().(*types.Named); ok && named.TypeParams().Len() == 0 {
+				p.named = append(p.named, named)
 			}
 		}
 	}
-	if len(found) == 1 {
-		p.impls[f] = found[0]
-	}
-	return p.impls[f]
+	return p.named
 }
 
 // forTests reports whether a package or a type stands in for another one in tests, by its name.
