@@ -17,6 +17,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -240,10 +241,10 @@ func (t *Table[T]) pages(rows pgx.Rows, v informer.Version, yield func(informer.
 		}
 	}
 	for rows.Next() {
-		obj, err := scanned(t.scan, row)
+		obj, err := rowscan.Object(t.scan, pgx.CollectableRow(row))
 		if err == nil {
 			page.Items = append(page.Items, obj)
-		} else if obj, missing := scannedKey(t.scan, key); missing == nil {
+		} else if obj, missing := rowscan.Key(t.scan, pgx.CollectableRow(key)); missing == nil {
 			page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
 		} else {
 			page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
 // momentSQL is the state of transactions in a snapshot, in one row: the first one that was open, or the next one if none was; and whether any
@@ -208,7 +208,7 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, size int) error {
 		reported[id] = struct{}{}
 		v := b.moment.versionOf(xid.Uint64) - 1
 		if !there.Bool || !key.matches() {
-			obj, err := scannedKey(t.scan, key.deleted)
+			obj, err := rowscan.Key(t.scan, pgx.CollectableRow(key.deleted))
 			if err != nil {
 				return fmt.Errorf("%w: a row is gone, and scan cannot read a row with only a key: %w", informer.ErrExpired, err)
 			}
@@ -216,10 +216,10 @@ func (t *Table[T]) collect(b *batch[T], rows pgx.Rows, size int) error {
 		}
 		if there.Bool {
 			e := informer.Event[T]{Type: informer.Modified, Version: v}
-			if e.Object, e.Err = scanned(t.scan, key.row); e.Err != nil {
+			if e.Object, e.Err = rowscan.Object(t.scan, pgx.CollectableRow(key.row)); e.Err != nil {
 				e.Type = informer.Unreadable
 				var err error
-				if e.Object, err = scannedKey(t.scan, key.deleted); err != nil {
+				if e.Object, err = rowscan.Key(t.scan, pgx.CollectableRow(key.deleted)); err != nil {
 					return fmt.Errorf("%w: scan cannot read a row, nor its key: %w", informer.ErrExpired, e.Err)
 				}
 			}
@@ -238,23 +238,6 @@ func (t *Table[T]) endTransaction(b *batch[T], next uint64) {
 	if end := len(b.events) - 1; end >= 0 && b.moment.doneAt(b.events[end].Version+1) < next {
 		b.events[end].Version |= 1
 	}
-}
-
-// scanned returns what scan makes of a row, which may be only a key. A panic of scan is an error: it may not expect such a row.
-func scanned[T any](scan func(pgx.CollectableRow) (T, error), row *part) (obj T, err error) {
-	err = wait.Call(context.Background(), func(context.Context) error {
-		obj, err = scan(row)
-		return err
-	})
-	return obj, err
-}
-
-// scannedKey returns what scan makes of a row that has only a key. An error does not matter if scan knows the key all the same.
-func scannedKey[T any](scan func(pgx.CollectableRow) (T, error), row *part) (obj T, err error) {
-	if obj, err = scanned(scan, row); !reflect.ValueOf(&obj).Elem().IsZero() {
-		return obj, nil
-	}
-	return obj, err
 }
 
 // keyReader reads the key of an entry from a row of pageSQL.

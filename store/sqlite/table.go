@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/reconcile"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
@@ -235,19 +236,19 @@ func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) 
 
 // pages returns a function that reads the next page of a list.
 func (t *Table[T]) pages(rows *sql.Rows, v informer.Version) func(context.Context) (informer.List[T], bool, error) {
-	row := &tableRow{rows: rows, n: len(t.cfg.Columns)}
-	key := &tableRow{rows: rows, n: len(t.cfg.Columns), key: map[int]int{}}
+	row := &rowscan.Part{Rows: rows, N: len(t.cfg.Columns)}
+	key := &rowscan.Part{Rows: rows, N: len(t.cfg.Columns), Key: map[int]int{}}
 	for _, name := range t.cfg.Key {
 		i := slices.Index(t.cfg.Columns, name)
-		key.key[i] = i
+		key.Key[i] = i
 	}
 	return func(context.Context) (informer.List[T], bool, error) {
 		page := informer.List[T]{Version: v}
 		for rows.Next() {
-			obj, err := scanned(t.scan, row)
+			obj, err := rowscan.Object(t.scan, Row(row))
 			if err == nil {
 				page.Items = append(page.Items, obj)
-			} else if obj, missing := scannedKey(t.scan, key); missing == nil {
+			} else if obj, missing := rowscan.Key(t.scan, Row(key)); missing == nil {
 				page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
 			} else {
 				page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))

@@ -6,14 +6,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
-	"github.com/setpoint-go/setpoint/wait"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
 // A version is the number of a row of the log, and bits of the random number of that row. So versions are in the order of the log, and a
@@ -209,17 +208,17 @@ func (r *tableReading[T]) events(ctx context.Context, after, upTo int64) (events
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	const before = 2 // columns before those of the key
 	n, keys := len(t.cfg.Columns), len(t.cfg.Key)
-	row := &tableRow{rows: rows, skip: before + keys + 1, n: n}
-	deleted := &tableRow{rows: rows, skip: before + keys + 1, n: n, key: map[int]int{}}
+	row := &rowscan.Part{Rows: rows, Skip: before + keys + 1, N: n}
+	deleted := &rowscan.Part{Rows: rows, Skip: before + keys + 1, N: n, Key: map[int]int{}}
 	for i, name := range t.cfg.Key {
-		deleted.key[slices.Index(t.cfg.Columns, name)] = before + i
+		deleted.Key[slices.Index(t.cfg.Columns, name)] = before + i
 	}
 	var number int64
 	var random sql.NullInt64
 	var exists bool
 	entry := make([]any, before+keys+1+n)
 	for i := range entry {
-		entry[i] = ignored{}
+		entry[i] = rowscan.Ignored{}
 	}
 	entry[0], entry[1], entry[before+keys] = &number, &random, &exists
 	for rows.Next() {
@@ -228,7 +227,7 @@ func (r *tableReading[T]) events(ctx context.Context, after, upTo int64) (events
 		}
 		e := informer.Event[T]{Type: informer.Modified, Version: versionOf(number, random)}
 		if exists {
-			e.Object, e.Err = scanned(t.scan, row)
+			e.Object, e.Err = rowscan.Object(t.scan, Row(row))
 		}
 		if !exists || e.Err != nil {
 			if exists {
@@ -236,7 +235,7 @@ func (r *tableReading[T]) events(ctx context.Context, after, upTo int64) (events
 			} else {
 				e.Type, e.KeyOnly = informer.Deleted, true
 			}
-			obj, err := scannedKey(t.scan, deleted)
+			obj, err := rowscan.Key(t.scan, Row(deleted))
 			if err != nil {
 				return nil, fmt.Errorf("%w: scan cannot read a row with only a key: %w", informer.ErrExpired, errors.Join(e.Err, err))
 			}
@@ -294,59 +293,3 @@ func (r *tableReading[T]) rest(ctx context.Context) error {
 	}
 	return nil
 }
-
-// scanned returns what scan makes of a row, which may be only a key. A panic of scan is an error: it may not expect such a row.
-func scanned[T any](scan func(Row) (T, error), row *tableRow) (obj T, err error) {
-	err = wait.Call(context.Background(), func(context.Context) error {
-		obj, err = scan(row)
-		return err
-	})
-	return obj, err
-}
-
-// scannedKey returns what scan makes of a row that has only a key. An error does not matter if scan knows the key all the same.
-func scannedKey[T any](scan func(Row) (T, error), row *tableRow) (obj T, err error) {
-	if obj, err = scanned(scan, row); !reflect.ValueOf(&obj).Elem().IsZero() {
-		return obj, nil
-	}
-	return obj, err
-}
-
-// tableRow is a part of the columns of a row. It implements [Row].
-type tableRow struct {
-	rows *sql.Rows
-	skip int         // columns before the part
-	n    int         // columns of the part
-	key  map[int]int // if set, only these columns of the part have values: those of other columns
-	dest []any
-}
-
-// Scan implements [Row].
-func (r *tableRow) Scan(dest ...any) error {
-	if len(dest) != r.n {
-		return fmt.Errorf("the row has %d columns, %d are scanned", r.n, len(dest))
-	}
-	if r.dest == nil {
-		r.dest = make([]any, r.skip+r.n)
-	}
-	for i := range r.dest {
-		r.dest[i] = ignored{}
-	}
-	for i, d := range dest {
-		if d == nil {
-			continue
-		}
-		if r.key == nil {
-			r.dest[r.skip+i] = d
-		} else if from, ok := r.key[i]; ok {
-			r.dest[from] = d
-		}
-	}
-	return r.rows.Scan(r.dest...)
-}
-
-// ignored is the destination of a column that is not wanted.
-type ignored struct{}
-
-// Scan implements [sql.Scanner].
-func (ignored) Scan(any) error { return nil }

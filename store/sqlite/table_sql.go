@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/internal/problems"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
 // TableConfig names a table, and says how its changes are recorded. Only Table is required.
@@ -121,31 +122,8 @@ type column struct {
 	primary    int // the position in the primary key, from 1 on; or 0
 }
 
-// reader runs queries: a pool, a connection, or a transaction.
-type reader interface {
-	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}
-
-// all returns the rows of a query.
-func all[T any](ctx context.Context, from reader, scan func(*sql.Rows, *T) error, text string, args ...any) (list []T, err error) {
-	rows, err := from.QueryContext(ctx, text, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var item T
-		if err := scan(rows, &item); err != nil {
-			return nil, err
-		}
-		list = append(list, item)
-	}
-	return list, rows.Err()
-}
-
 // find reads the schema. It returns an error if the table cannot be followed.
-func (c TableConfig) find(ctx context.Context, from reader) (f found, err error) {
+func (c TableConfig) find(ctx context.Context, from rowscan.Queryer) (f found, err error) {
 	var kind, text string
 	err = from.QueryRowContext(ctx, `SELECT type, name, coalesce(sql, '') FROM main.sqlite_master
 		WHERE type IN ('table', 'view') AND lower(name) = lower(?)`, c.Table).Scan(&kind, &f.table, &text)
@@ -159,7 +137,7 @@ func (c TableConfig) find(ctx context.Context, from reader) (f found, err error)
 	case strings.HasPrefix(strings.ToUpper(text), "CREATE VIRTUAL"):
 		return f, errors.New("it is a virtual table, which cannot have triggers")
 	}
-	columns, err := all(ctx, from, func(rows *sql.Rows, c *column) error { return rows.Scan(&c.name, &c.kind, &c.primary) },
+	columns, err := rowscan.All(ctx, from, func(rows *sql.Rows, c *column) error { return rows.Scan(&c.name, &c.kind, &c.primary) },
 		`SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden <> 1`, f.table)
 	if err != nil {
 		return f, err
@@ -171,7 +149,7 @@ func (c TableConfig) find(ctx context.Context, from reader) (f found, err error)
 		return f, err
 	}
 	f.triggers = map[string]string{}
-	triggers, err := all(ctx, from, func(rows *sql.Rows, t *[2]string) error { return rows.Scan(&t[0], &t[1]) },
+	triggers, err := rowscan.All(ctx, from, func(rows *sql.Rows, t *[2]string) error { return rows.Scan(&t[0], &t[1]) },
 		`SELECT name, sql FROM main.sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND substr(name, 1, ?) = ?`,
 		f.table, len([]rune(c.Log))+1, c.Log+" ")
 	if err != nil {
@@ -239,7 +217,7 @@ type index struct {
 }
 
 // findUnique finds the unique constraints.
-func (f *found) findUnique(ctx context.Context, from reader, columns []column) error {
+func (f *found) findUnique(ctx context.Context, from rowscan.Queryer, columns []column) error {
 	kinds, primary := map[string]string{}, []string(nil)
 	for _, column := range columns {
 		kinds[column.name] = column.kind
@@ -247,7 +225,7 @@ func (f *found) findUnique(ctx context.Context, from reader, columns []column) e
 			primary = append(primary, column.name)
 		}
 	}
-	indexes, err := all(ctx, from, func(rows *sql.Rows, i *index) error { return rows.Scan(&i.name, &i.origin, &i.partial, &i.sql) },
+	indexes, err := rowscan.All(ctx, from, func(rows *sql.Rows, i *index) error { return rows.Scan(&i.name, &i.origin, &i.partial, &i.sql) },
 		`SELECT i.name, i.origin, i.partial, coalesce(s.sql, '') FROM pragma_index_list(?) i
 		LEFT JOIN main.sqlite_master s ON s.type = 'index' AND s.name = i.name WHERE i."unique" ORDER BY i.name`, f.table)
 	if err != nil {
@@ -264,7 +242,7 @@ func (f *found) findUnique(ctx context.Context, from reader, columns []column) e
 	}
 	for _, i := range indexes {
 		var u unique
-		parts, err := all(ctx, from, func(rows *sql.Rows, p *[2]sql.NullString) error { return rows.Scan(&p[0], &p[1]) },
+		parts, err := rowscan.All(ctx, from, func(rows *sql.Rows, p *[2]sql.NullString) error { return rows.Scan(&p[0], &p[1]) },
 			`SELECT name, coll FROM pragma_index_xinfo(?) WHERE key ORDER BY seqno`, i.name)
 		if err != nil {
 			return err
