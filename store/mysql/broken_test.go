@@ -1,0 +1,235 @@
+//go:build linux
+
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store/mysql"
+)
+
+// complaintOf runs f, and returns its first failure.
+func complaintOf(t *testing.T, f func(t testing.TB)) string {
+	return dbtest.Failure(t, func(t testing.TB) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a watch that misses a change is silent
+		t.Cleanup(cancel)
+		f(within{t, ctx})
+	})
+}
+
+// within is a test with a context of its own.
+type within struct {
+	testing.TB
+	ctx context.Context
+}
+
+func (w within) Context() context.Context { return w.ctx }
+
+// altered is a source whose lists and events are altered.
+type altered struct {
+	informer.ListWatcher[site]
+	list  func(*informer.List[site])
+	event func(*informer.Event[site])
+}
+
+func (a altered) List(ctx context.Context) (informer.List[site], error) {
+	l, err := a.ListWatcher.List(ctx)
+	if err == nil && a.list != nil {
+		a.list(&l)
+	}
+	return l, err
+}
+
+func (a altered) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+	return func(yield func(informer.Event[site], error) bool) {
+		for e, err := range a.ListWatcher.Watch(ctx, after) {
+			if err == nil && a.event != nil {
+				a.event(&e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// allSettled makes every number one that no change will get.
+const allSettled = "SELECT 0, 4611686018427387904"
+
+// trustNumbers makes a table take the numbers of the log for the order of commits.
+func trustNumbers(query string) string {
+	switch {
+	case strings.HasPrefix(query, "SELECT first, last FROM") && strings.Contains(query, "last > \x00n"), strings.HasPrefix(query, "SELECT g.first"):
+		return allSettled
+	}
+	return query
+}
+
+// trustTransactions makes a table pass every number, once the server names no transaction that has written.
+func trustTransactions(query string) string {
+	switch {
+	case strings.HasPrefix(query, "SELECT first, last FROM") && strings.Contains(query, "last > \x00n"), strings.HasPrefix(query, "SELECT g.first"):
+		return allSettled + " FROM (SELECT COUNT(*) AS open FROM information_schema.INNODB_TRX WHERE trx_rows_modified > 0) t WHERE open = 0"
+	}
+	return query
+}
+
+type sabotage = func(t *testing.T, db *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site]
+
+func edited(edit func(string) string) sabotage {
+	return func(t *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
+		found := false
+		table.EditQueries(func(query string) string {
+			to := edit(query)
+			found = found || to != query
+			return to
+		})
+		require.True(t, found)
+		return table
+	}
+}
+
+// replaced replaces a part of a query, in which DB is the name of the database.
+func replaced(old, new string) sabotage {
+	return func(t *testing.T, db *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
+		var name string
+		require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
+		in := strings.NewReplacer("DB", name, "{n}", "\x00n").Replace
+		return edited(func(query string) string { return strings.ReplaceAll(query, in(old), in(new)) })(t, db, table)
+	}
+}
+
+// Each of these sources has one mistake, which the suite finds.
+func TestSuiteNoticesEachBrokenTable(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for name, sabotage := range map[string]sabotage{
+		"numbers are taken for the order of commits":  edited(trustNumbers),
+		"a watch begins after the next change":        replaced("b.setpoint_n > {n} ORDER", "b.setpoint_n > {n} + 1 ORDER"),
+		"a watch repeats the last change":             replaced("b.setpoint_n > {n} ORDER", "b.setpoint_n >= {n} ORDER"),
+		"a list leaves out a row":                     replaced("FROM `DB`.`sites` t WHERE TRUE", "FROM `DB`.`sites` t WHERE t.name < (SELECT MAX(name) FROM `DB`.`sites`)"),
+		"a list has the version of its last change":   replaced("WHERE d.next > d.n + 1 ORDER BY d.n", "WHERE FALSE"),
+		"a row without a number is one that is gone":  replaced("`name` IS NOT NULL, t.`name`", "rev IS NOT NULL, t.`name`"),
+		"a watch takes a trimmed log for a whole one": replaced("SELECT (SELECT setpoint_r FROM `DB`.`setpoint_sites` WHERE setpoint_n = {n})", "SELECT COALESCE((SELECT setpoint_r FROM `DB`.`setpoint_sites` WHERE setpoint_n = {n}), {r})"),
+		"the delete trigger is missing, which nobody notices": func(t *testing.T, db *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
+			table.TrustTriggers()
+			do(t, db, "DROP TRIGGER setpoint_sites_delete")
+			return table
+		},
+		"a row that cannot be read is deleted": func(_ *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
+			return altered{table, func(l *informer.List[site]) { l.Unread = nil }, func(e *informer.Event[site]) {
+				if e.Type == informer.Unreadable {
+					e.Type, e.Err, e.KeyOnly = informer.Deleted, nil, true
+				}
+			}}
+		},
+		"a deletion with only a key does not say so": func(_ *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
+			return altered{table, nil, func(e *informer.Event[site]) { e.KeyOnly = false }}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var noticed []string
+			for _, c := range informertest.Cases[site]() {
+				message := complaintOf(t, func(r testing.TB) {
+					db := newSites(t, server, sites)
+					c.Run(r, subject(t, db, sabotage(t, db, sitesIn(t, db, sites))))
+				})
+				if message != "" {
+					noticed = append(noticed, c.Name+": "+message)
+					break
+				}
+			}
+			require.NotEmpty(t, noticed)
+			t.Log(noticed)
+		})
+	}
+}
+
+// Each of these tables has one mistake, which random writers find in a table of a kind.
+func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	trigger := func(name, event, old, new string) func(t *testing.T, db *sql.DB) {
+		return func(t *testing.T, db *sql.DB) {
+			var body string
+			require.NoError(t, db.QueryRow(`SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE() AND TRIGGER_NAME = ?`, name).Scan(&body))
+			require.Contains(t, body, old)
+			do(t, db, "DROP TRIGGER "+name)
+			do(t, db, "CREATE TRIGGER "+name+" AFTER "+event+" ON T FOR EACH ROW "+strings.ReplaceAll(body, old, new))
+		}
+	}
+	for name, c := range map[string]struct {
+		kind    string
+		tables  func(t *testing.T, db *sql.DB)
+		queries func(string) string
+	}{
+		"none":                                {kind: "binary text"},
+		"numbers are taken for order":         {kind: "bytes", queries: trustNumbers},
+		"INNODB_TRX is taken for the present": {kind: "bytes", queries: trustTransactions},
+		"a new key is not seen":               {kind: "binary text", tables: trigger("setpoint_T_update", "UPDATE", "NEW.`name`)", "OLD.`name`)")},
+		"keys are compared by their collation": {kind: "text that ignores case, accents, and spaces", tables: trigger("setpoint_T_update", "UPDATE",
+			"NOT (CAST(OLD.`name` AS BINARY) <=> CAST(NEW.`name` AS BINARY))", "NOT (OLD.name <=> NEW.name)")},
+		"an old key is logged as the new one": {kind: "composite, with numbers and times", tables: trigger("setpoint_T_update", "UPDATE", "OLD.`a`, OLD.`b`", "NEW.`a`, NEW.`b`")},
+		"a deletion by REPLACE is not seen": {kind: "text of Latin letters, with a unique number", tables: func(t *testing.T, db *sql.DB) {
+			do(t, db, "DROP TRIGGER setpoint_T_delete")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := kinds()[c.kind]
+			database, db, table := k.newTable(t, server)
+			table.TrustTriggers()
+			if c.tables != nil {
+				c.tables(t, db)
+			}
+			if c.queries != nil {
+				table.EditQueries(c.queries)
+			}
+			table.SetGrace(5 * time.Millisecond)
+			m := newMirror(t, table)
+			compare := func() error { return m.compare(t.Context(), k, db, table, 5*time.Second) }
+			if c.queries != nil {
+				var noticed error
+				for round := 0; round < 20 && noticed == nil; round++ {
+					p := dbtest.StartProcesses(t, 3, tableWriter, func(seed uint64) string {
+						return fmt.Sprintf("%s\n%s\n%s\n%d", server.Addr(), database, c.kind, rand.Uint64()+seed)
+					})
+					advance(t, db, 100)
+					p.Stop()
+					endPrepared(t, db)
+					noticed = compare()
+				}
+				require.Error(t, noticed)
+				t.Log(noticed)
+				return
+			}
+			// One transaction after another: what the cache lacks after it, no later transaction brings.
+			random := rand.New(rand.NewPCG(1, 7))
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			var noticed error
+			for round := 0; round < 400 && noticed == nil; round++ {
+				require.NoError(t, k.transaction(t.Context(), conn, random))
+				noticed = compare()
+			}
+			if c.tables == nil {
+				require.NoError(t, noticed)
+				return
+			}
+			require.Error(t, noticed)
+			t.Log(noticed)
+		})
+	}
+}

@@ -1,0 +1,199 @@
+//go:build linux
+
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
+	"github.com/setpoint-go/setpoint/store/mysql"
+)
+
+// A table changes under a watch, so that the log lacks changes or cannot be read. The watch ends, and says what to do. Then everything is right
+// again.
+func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	const missing, expired = "call mysql.InstallTable", "expired"
+	for name, c := range map[string]struct{ drift, want, heal string }{
+		"a trigger is dropped":             {"DROP TRIGGER setpoint_sites_delete; DELETE FROM sites", missing, ""},
+		"a trigger is another one":         {"DROP TRIGGER setpoint_sites_insert; CREATE TRIGGER setpoint_sites_insert AFTER INSERT ON sites FOR EACH ROW SET @x = 1; INSERT INTO sites VALUES ('c', 3)", missing, ""},
+		"the primary key is another":       {"ALTER TABLE sites DROP PRIMARY KEY, ADD PRIMARY KEY (name, rev)", "its primary key has changed from (name) to (name, rev)", "ALTER TABLE sites DROP PRIMARY KEY, ADD PRIMARY KEY (name)"},
+		"the key has no index":             {"ALTER TABLE sites DROP PRIMARY KEY", "it has no primary key", "ALTER TABLE sites ADD PRIMARY KEY (name)"},
+		"the key has another type":         {"ALTER TABLE sites MODIFY name VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL; INSERT INTO sites VALUES (REPEAT('x', 150), 5)", missing, ""},
+		"the key has another collation":    {"ALTER TABLE sites MODIFY name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci NOT NULL; INSERT INTO sites VALUES ('C', 5)", missing, ""},
+		"a column of the key is renamed":   {"ALTER TABLE sites CHANGE name title VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", `it has no column "name"`, "ALTER TABLE sites CHANGE title name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"},
+		"the table is renamed":             {"RENAME TABLE sites TO places; INSERT INTO places VALUES ('c', 3)", "there is no such table", "RENAME TABLE places TO sites"},
+		"a copy takes the place":           {"CREATE TABLE copy LIKE sites; INSERT INTO copy SELECT * FROM sites; RENAME TABLE sites TO before_it, copy TO sites; INSERT INTO sites VALUES ('c', 3)", missing, "DROP TABLE before_it"},
+		"the table is made anew":           {"DROP TABLE sites; " + createSites + "; INSERT INTO sites VALUES ('c', 3)", missing, ""},
+		"the log is dropped":               {"DROP TABLE setpoint_sites", "is missing: call mysql.InstallTable", ""},
+		"the gaps are dropped":             {"DROP TABLE setpoint_sites_gaps", "is missing: call mysql.InstallTable", ""},
+		"a column of the log is gone":      {"ALTER TABLE setpoint_sites DROP COLUMN name", missing, ""},
+		"a column has another definition":  {"ALTER TABLE sites MODIFY rev BIGINT", expired, ""},
+		"a column is added":                {"ALTER TABLE sites ADD COLUMN more INT DEFAULT 5, FORCE; INSERT INTO sites (name, rev) VALUES ('c', 3)", "", ""},
+		"the engine is another one":        {"ALTER TABLE sites ENGINE = MyISAM", "it has the engine MyISAM", "ALTER TABLE sites ENGINE = InnoDB"},
+		"the triggers are installed again": {"DROP TRIGGER setpoint_sites_delete; DELETE FROM sites; CALL install", expired, ""},
+		"nothing to do with it":            {"CREATE TABLE others (a INT); CREATE INDEX i ON sites (rev); INSERT INTO sites VALUES ('c', 3)", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := sites
+			cfg.Columns = []string{"name", "rev"}
+			db := newSites(t, server, cfg)
+			table := sitesIn(t, db, cfg)
+			do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
+			list, err := table.List(t.Context())
+			require.NoError(t, err)
+			inf := follow(t, table, siteName)
+			agree(t, db, table, inf)
+			ended := make(chan error, 1)
+			began := make(chan struct{}, 1000)
+			loop := looptest.StartIn(context.WithoutCancel(t.Context()), t, func(ctx context.Context) error {
+				for _, err := range table.Watch(ctx, list.Version) {
+					if err != nil {
+						ended <- err
+						return nil
+					}
+					began <- struct{}{}
+				}
+				return nil
+			})
+			do(t, db, putSite, "b", 3)
+			<-began
+			for statement := range strings.SplitSeq(c.drift, "; ") {
+				if statement == "CALL install" {
+					require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
+				} else {
+					do(t, db, statement) // no writer fails
+				}
+			}
+			if c.want == "" {
+				agree(t, db, table, inf)
+				require.NoError(t, loop.Stop())
+				return
+			}
+			select {
+			case err = <-ended:
+			case <-time.After(20 * time.Second):
+				t.Fatal("the watch goes on")
+			}
+			require.NoError(t, loop.Stop())
+			if c.want == expired {
+				require.ErrorIs(t, err, informer.ErrExpired)
+				agree(t, db, table, inf)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			_, err = table.List(t.Context())
+			require.ErrorContains(t, err, c.want)
+			_, err = mysql.NewTable(t.Context(), db, scanSite, cfg)
+			require.ErrorContains(t, err, c.want)
+			if c.heal != "" {
+				do(t, db, c.heal)
+			}
+			require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
+			agree(t, db, table, inf)
+			do(t, db, "REPLACE INTO sites VALUES ('d', 4)")
+			do(t, db, "DELETE FROM sites WHERE name = 'a'")
+			agree(t, db, table, inf)
+		})
+	}
+}
+
+// The server is killed and started again, while writers of several processes write.
+func TestCachesMatchTableWhenServerIsKilled(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	const name = "text that ignores case, accents, and spaces"
+	k := kinds()[name]
+	database, db, table := k.newTable(t, server)
+	m := newMirror(t, table)
+	p := dbtest.StartProcesses(t, 3, tableWriter, func(seed uint64) string {
+		return fmt.Sprintf("%s\n%s\n%s\n%d", server.Addr(), database, name, seed)
+	})
+	for range *cycles {
+		advance(t, db, 100)
+		server.Restart()
+	}
+	advance(t, db, 100)
+	p.Stop()
+	endPrepared(t, db)
+	require.NoError(t, m.compare(t.Context(), k, db, table, 20*time.Second))
+	t.Logf("%d kills, %d lists", *cycles, m.lists)
+}
+
+// The server loses its last changes, as in a failover to a replica that lagged, and has others under the same numbers.
+func TestLostChangesBeginNewHistory(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for after := range 4 { // changes after the loss: fewer than the watch has seen, as many, and more
+		for range *cycles {
+			db := newSites(t, server, sites)
+			cfg := sites
+			cfg.Poll = time.Hour
+			table := sitesIn(t, db, cfg)
+			inf := follow(t, table, siteName)
+			do(t, db, putSite, "before", 1)
+			agree(t, db, table, inf)
+			saved := backup(t, db)
+			do(t, db, putSite, "lost", 1)
+			do(t, db, "DELETE FROM sites WHERE name = 'before'")
+			agree(t, db, table, inf)
+			saved.restore(t, db)
+			for i := range after {
+				do(t, db, putSite, fmt.Sprintf("new %d", i), after)
+			}
+			agree(t, db, table, inf)
+		}
+	}
+}
+
+// Rows that row-based replication applies fire no triggers, and a server that is read-only is not the primary.
+func TestReplicaIsRefused(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := newSites(t, server, sites)
+	table := sitesIn(t, db, sites)
+	do(t, db, "SET GLOBAL read_only = 1")
+	_, err := mysql.NewTable(t.Context(), db, scanSite, sites)
+	require.ErrorContains(t, err, "the server is read-only: connect to the primary")
+	_, err = table.List(t.Context())
+	require.ErrorContains(t, err, "the server is read-only")
+	do(t, db, "SET GLOBAL read_only = 0, GLOBAL auto_increment_increment = 2")
+	other, err := sql.Open("mysql", "root@tcp("+server.Addr()+")/")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, other.Close()) }()
+	require.ErrorContains(t, mysql.InstallTable(t.Context(), db, sites), "auto_increment_increment is 2, must be 1")
+}
+
+// Without a privilege or a setting, the server refuses the triggers, and the table is as it was.
+func TestBinaryLogNeedsTrust(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, "log-bin-trust-function-creators=0")
+	db := newDatabase(t, server)
+	do(t, db, createSites)
+	var name string
+	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
+	do(t, db, "CREATE USER deployer")
+	do(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, TRIGGER, LOCK TABLES ON "+name+".* TO deployer")
+	pool, err := openPool("deployer", server.Addr(), name, "")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pool.Close()) }()
+	require.ErrorContains(t, mysql.InstallTable(t.Context(), pool, sites), "1419")
+	do(t, db, putSite, "a", 1)
+	do(t, db, "SET GLOBAL log_bin_trust_function_creators = 1")
+	require.NoError(t, mysql.InstallTable(t.Context(), pool, sites))
+	table := sitesIn(t, pool, sites)
+	inf := follow(t, table, siteName)
+	do(t, db, putSite, "b", 1)
+	agree(t, db, table, inf)
+}

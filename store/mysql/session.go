@@ -1,0 +1,96 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// session is a connection of its own, out of the user's pool. One goroutine at a time uses it. It does not return to the pool, because its
+// settings are others. Statements without arguments use the text protocol, so that the server formats each value in one way.
+type session struct{ *sql.Conn }
+
+// open takes a connection out of a pool. Each statement that reads takes a snapshot of its own, and locks nothing, whatever the defaults are.
+func open(ctx context.Context, db *sql.DB) (s session, err error) {
+	if s.Conn, err = db.Conn(ctx); err != nil {
+		return s, err
+	}
+	for _, text := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "SET SESSION autocommit = 1"} {
+		if _, err := s.ExecContext(ctx, text); err != nil {
+			return s, errors.Join(err, s.close())
+		}
+	}
+	return s, nil
+}
+
+// close closes the connection, and with it a transaction that is open.
+func (s session) close() error {
+	err := s.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool drops it
+	if errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) {
+		err = nil
+	}
+	if end := s.Close(); err == nil && !errors.Is(end, sql.ErrConnDone) {
+		err = end
+	}
+	return err
+}
+
+// snapshot calls f in a transaction that only reads. All reads of f are of one snapshot.
+func (s session) snapshot(ctx context.Context, f func() error) (err error) {
+	for _, text := range []string{"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"} {
+		if _, err := s.ExecContext(ctx, text); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		if _, end := s.ExecContext(context.WithoutCancel(ctx), "ROLLBACK"); err == nil {
+			err = end
+		}
+	}()
+	return f()
+}
+
+// write executes a statement that writes. The level is one at which the server accepts writes whatever its binary log is, and sessions may only
+// read by default.
+func (s session) write(ctx context.Context, text string) error {
+	if _, err := s.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE"); err != nil {
+		return err
+	}
+	_, err := s.ExecContext(ctx, text)
+	return err
+}
+
+// The numbers of errors of a user who must not write, and of a server that must not be written.
+const (
+	deniedDatabase  = 1044
+	deniedTable     = 1142
+	deniedColumn    = 1143
+	deniedOperation = 1227
+	readOnlyServer  = 1290
+	readOnlyMode    = 1836
+)
+
+// mustNotWrite reports whether the server has refused a write because of a privilege, or because it is read-only.
+func mustNotWrite(err error) bool {
+	e := new(mysql.MySQLError)
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Number {
+	case deniedDatabase, deniedTable, deniedColumn, deniedOperation, readOnlyServer, readOnlyMode:
+		return true
+	}
+	return false
+}
+
+// failed words the error of a call. If ctx has ended, the error wraps its cause.
+func failed(ctx context.Context, doing string, err error) error {
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("mysql: %s: %w", doing, err)
+}
