@@ -159,6 +159,7 @@ func rolledBackTransactionDelays(t *testing.T, server *servertest.Server) {
 
 // A thread of the server that is suspended between drawing a number and inserting the row.
 func lateChangeMakesAllList(t *testing.T, server *servertest.Server) {
+	t.Parallel()
 	var log looptest.Text
 	cfg := sites
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
@@ -186,6 +187,23 @@ func lateChangeMakesAllList(t *testing.T, server *servertest.Server) {
 	require.Eventually(t, func() bool { _, ok := inf.Get("later"); return ok }, 20*time.Second, 10*time.Millisecond)
 	agree(t, db, table, inf)
 	assert.Equal(t, 2, strings.Count(log.String(), "a change of a table was committed late"))
+
+	do(t, db, "INSERT INTO sites VALUES ('next', 1)") // a late one that is open for longer than gaps are kept
+	require.NoError(t, db.QueryRow("SELECT MAX(setpoint_n) FROM setpoint_sites").Scan(&last))
+	do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'next')", last+2)
+	agree(t, db, table, inf)
+	open := begin(t, db)
+	do(t, open, "INSERT INTO sites VALUES ('latest', 1)")
+	do(t, open, "INSERT INTO setpoint_sites VALUES (?, 5, 'latest')", last+1)
+	before := time.Now().Unix()
+	do(t, db, "UPDATE setpoint_sites_gaps SET since = ? - 30 WHERE first > 0", before)
+	require.Eventually(t, func() bool {
+		var since int64
+		require.NoError(t, db.QueryRow("SELECT since FROM setpoint_sites_gaps WHERE first = ?", last+1).Scan(&since))
+		return since >= before
+	}, 20*time.Second, 10*time.Millisecond)
+	require.NoError(t, open.Commit())
+	require.Eventually(t, func() bool { _, ok := inf.Get("latest"); return ok }, 20*time.Second, 10*time.Millisecond)
 }
 
 func comparisonFindsChangesWithoutTriggers(t *testing.T, server *servertest.Server) {
@@ -195,6 +213,7 @@ func comparisonFindsChangesWithoutTriggers(t *testing.T, server *servertest.Serv
 		"an updating cascade": "UPDATE parents SET id = 9 WHERE id = 1",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			var log looptest.Text
 			cfg := sites
 			cfg.Logger, cfg.Verify = slog.New(slog.NewTextHandler(&log, nil)), 300*time.Millisecond

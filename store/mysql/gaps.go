@@ -75,7 +75,7 @@ func (r *reading[T]) settle(ctx context.Context, after int64) error {
 		return nil
 	}
 	r.probeAt = now.Add(r.table.grace / graceProbes)
-	if _, err := r.session.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED"); err != nil {
+	if err := r.session.dirty(ctx); err != nil {
 		return err
 	}
 	empty, err := readSpans(ctx, r.session, r.table.queries.empty, after)
@@ -123,7 +123,8 @@ func (r *reading[T]) settle(ctx context.Context, after int64) error {
 // mostRanges is how many ranges a statement has at most, for which the server needs memory.
 const mostRanges = 200
 
-// findLate looks for changes in gaps that were settled within a time, and marks the log.
+// findLate looks for changes in gaps that were settled within a time, and marks the log. A transaction that has written into such a gap, and is
+// still open, keeps the gap from being forgotten.
 func (r *reading[T]) findLate(ctx context.Context, within time.Duration) error {
 	q := r.table.queries
 	all, err := readSpans(ctx, r.session, q.recent, int64(within/time.Second))
@@ -135,23 +136,35 @@ func (r *reading[T]) findLate(ctx context.Context, within time.Duration) error {
 		for i, s := range part {
 			ranges[i] = fmt.Sprintf("setpoint_n BETWEEN %d AND %d", s.first, s.last)
 		}
-		var late sql.NullInt64
-		if err := r.session.QueryRowContext(ctx, strings.ReplaceAll(q.late, listed, strings.Join(ranges, " OR "))).Scan(&late); err != nil {
+		look := strings.ReplaceAll(q.late, listed, strings.Join(ranges, " OR "))
+		var late, open sql.NullInt64
+		if err := r.session.QueryRowContext(ctx, look).Scan(&late); err != nil {
 			return err
 		}
-		if !late.Valid {
-			continue
-		}
-		r.table.cfg.Logger.WarnContext(ctx, "a change of a table was committed late, so its watches list again", "table", r.table.cfg.Table, "change", late.Int64)
-		if err := r.mark(ctx, "a change was committed late"); err != nil {
+		if late.Valid {
+			r.table.cfg.Logger.WarnContext(ctx, "a change of a table was committed late, so its watches list again",
+				"table", r.table.cfg.Table, "change", late.Int64)
+			if err := r.mark(ctx, "a change was committed late"); err != nil {
+				return err
+			}
+			// After the mark: if this fails, there is another one. What is left of the gap stays settled all the time.
+			err := r.session.write(ctx, q.at(q.split, late.Int64, 0))
+			if err == nil {
+				err = r.session.write(ctx, q.at(q.unsettle, late.Int64, 0))
+			}
 			return err
 		}
-		// After the mark: if this fails, there is another one. What is left of the gap stays settled all the time.
-		err := r.session.write(ctx, q.at(q.split, late.Int64, 0))
-		if err == nil {
-			err = r.session.write(ctx, q.at(q.unsettle, late.Int64, 0))
+		if err := r.session.dirty(ctx); err != nil {
+			return err
 		}
-		return err
+		if err := r.session.QueryRowContext(ctx, look).Scan(&open); err != nil {
+			return err
+		}
+		if open.Valid {
+			if err := r.session.write(ctx, q.at(q.keep, open.Int64, 0)); err != nil && !mustNotWrite(err) {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -54,6 +54,12 @@ func (s session) snapshot(ctx context.Context, f func() error) (err error) {
 	return f()
 }
 
+// dirty makes the next statement see what transactions have written that are still open.
+func (s session) dirty(ctx context.Context) error {
+	_, err := s.ExecContext(ctx, "SET TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+	return err
+}
+
 // write executes a statement that writes. The level is one at which the server accepts writes whatever its binary log is, and sessions may only
 // read by default.
 func (s session) write(ctx context.Context, text string) error {

@@ -34,9 +34,9 @@ const (
 )
 
 type queries struct {
-	list, last, lastUpTo, status, page, changed             string // of rows and changes
-	spans, base0, gaps, marks, empty, recent, late, behind  string // of gaps
-	settle, split, unsettle, mark, base, forget, ends, trim string // of trimming
+	list, last, lastUpTo, status, page, changed                   string // of rows and changes
+	spans, base0, gaps, marks, empty, recent, late, behind        string // of gaps
+	settle, split, unsettle, keep, mark, base, forget, ends, trim string // of trimming
 }
 
 func newQueries(c TableConfig, f found) queries {
@@ -81,6 +81,7 @@ func newQueries(c TableConfig, f found) queries {
 				SELECT {n} + 1 AS first, MAX(g.last) AS last, MAX(g.since) AS since FROM {gaps} g WHERE g.first BETWEEN 1 AND {n} AND g.last > {n} HAVING MAX(g.last) > {n}
 			) s ON DUPLICATE KEY UPDATE last = GREATEST({gaps}.last, VALUES(last))`),
 		unsettle: with(`UPDATE {gaps} SET last = {n} - 1 WHERE first BETWEEN 1 AND {n} AND last >= {n}`),
+		keep:     with(`UPDATE {gaps} SET since = UNIX_TIMESTAMP() WHERE first BETWEEN 1 AND {n} AND last >= {n}`),
 		mark:     with(markSQL),
 		base:     with(`UPDATE {gaps} SET last = GREATEST(last, {n}) WHERE first = 0`),
 		forget:   with(`DELETE FROM {gaps} WHERE first > 0 AND last <= {n} AND since < UNIX_TIMESTAMP() - {m}`),
