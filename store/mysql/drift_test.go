@@ -15,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/looptest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 )
 
@@ -196,4 +197,42 @@ func TestBinaryLogNeedsTrust(t *testing.T) {
 	inf := follow(t, table, siteName)
 	do(t, db, putSite, "b", 1)
 	agree(t, db, table, inf)
+}
+
+// A connection is half-open: its other side has vanished silently. A watch notices it, and its informer goes on when the server is back.
+func TestWatchEndsIfServerIsSilent(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := newSites(t, server, sites)
+	var name string
+	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
+	proxy := servertest.NewProxy(t, server.Addr())
+	far, err := openPool("root", proxy.Addr(), name, "timeout=1s")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, far.Close()) }()
+	table := sitesIn(t, far, sites)
+	table.SetPatience(time.Second)
+	broken := make(chan error, 100)
+	inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) {
+		select {
+		case broken <- err:
+		default:
+		}
+	}})
+	require.NoError(t, err)
+	dbtest.Follow(t, inf)
+	for n := range *cycles {
+		do(t, db, putSite, "a", n)
+		agree(t, db, table, inf)
+		proxy.Stall()
+		do(t, db, putSite, "a", n+1)
+		select {
+		case err := <-broken:
+			require.NotErrorIs(t, err, informer.ErrExpired)
+		case <-time.After(20 * time.Second):
+			t.Fatal("the watch goes on")
+		}
+		proxy.Heal()
+		require.Eventually(t, func() bool { a, _ := inf.Get("a"); return a.Rev == n+1 }, 20*time.Second, 10*time.Millisecond)
+	}
 }

@@ -20,3 +20,6 @@ func (t *Table[T]) SetGrace(d time.Duration) { t.grace = d }
 
 // GraceTime is for how long nothing must be seen in a gap before it is settled.
 const GraceTime = graceTime
+
+// SetPatience sets how long a watch waits for a reply.
+func (t *Table[T]) SetPatience(d time.Duration) { t.patience = d }

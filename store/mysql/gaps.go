@@ -191,7 +191,12 @@ func (r *reading[T]) trim(ctx context.Context) error {
 		err = r.session.QueryRowContext(ctx, q.ends).Scan(&first, &last)
 	}
 	end := min(at, last.Int64-int64(r.table.cfg.History)+1)
+	begun := time.Now()
 	for n := first.Int64; err == nil && n < end; n += trimBatch { // in pieces, so that each locks little, and below the end of the log
+		if time.Since(begun) > r.table.patience/3 { // a long one: the rest later
+			r.trimAt = time.Now()
+			break
+		}
 		err = r.session.write(ctx, q.at(q.trim, n, min(n+trimBatch, end)))
 	}
 	if mustNotWrite(err) {

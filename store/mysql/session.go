@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 )
@@ -14,11 +15,16 @@ import (
 // settings are others. Statements without arguments use the text protocol, so that the server formats each value in one way.
 type session struct{ *sql.Conn }
 
+// patience is how long a watch waits for the reply to what it reads at once. After that, the server is taken for gone.
+const patience = 30 * time.Second
+
 // open takes a connection out of a pool. Each statement that reads takes a snapshot of its own, and locks nothing, whatever the defaults are.
-func open(ctx context.Context, db *sql.DB) (s session, err error) {
+func open(ctx context.Context, db *sql.DB, patience time.Duration) (s session, err error) {
 	if s.Conn, err = db.Conn(ctx); err != nil {
 		return s, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for _, text := range []string{"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", "SET SESSION autocommit = 1"} {
 		if _, err := s.ExecContext(ctx, text); err != nil {
 			return s, errors.Join(err, s.close())

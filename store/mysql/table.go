@@ -80,9 +80,11 @@ type Table[T any] struct {
 	found   found
 	queries queries
 	memory  memory
-	seed    maphash.Seed  // of the hashes of rows
-	grace   time.Duration // see gaps; tests replace it
-	trust   bool          // tests do not check the triggers
+	seed    maphash.Seed // of the hashes of rows
+
+	// Tests replace the following.
+	grace, patience time.Duration // see gaps, and session
+	trust           bool          // does not check the triggers
 
 	woken    broadcast.Signal
 	mustRead sync.Once // logs that it must not write
@@ -119,7 +121,7 @@ func NewTable[T any](ctx context.Context, db *sql.DB, scan func(Row) (T, error),
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("mysql: new table: %w", err)
 	}
-	t := &Table[T]{db: db, cfg: cfg, scan: scan, seed: maphash.MakeSeed(), grace: graceTime}
+	t := &Table[T]{db: db, cfg: cfg, scan: scan, seed: maphash.MakeSeed(), grace: graceTime, patience: patience}
 	if err := t.setUp(ctx); err != nil {
 		return nil, failed(ctx, fmt.Sprintf("new table %q", cfg.Table), err)
 	}
@@ -203,12 +205,16 @@ func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], er
 }
 
 func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) (err error) {
-	s, err := open(ctx, t.db)
+	s, err := open(ctx, t.db, t.patience)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	columns, err := t.check(ctx, s)
+	columns, err := func() ([]column, error) {
+		ctx, cancel := context.WithTimeout(ctx, t.patience)
+		defer cancel()
+		return t.check(ctx, s)
+	}()
 	if err != nil {
 		return err
 	}
@@ -351,7 +357,7 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 }
 
 func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func(informer.Event[T]) bool) (err error) {
-	s, err := open(ctx, t.db)
+	s, err := open(ctx, t.db, t.patience)
 	if err != nil {
 		return err
 	}
@@ -387,7 +393,7 @@ type Delay struct {
 
 // Delay returns what delays the watches.
 func (t *Table[T]) Delay(ctx context.Context) (d Delay, err error) {
-	s, err := open(ctx, t.db)
+	s, err := open(ctx, t.db, t.patience)
 	if err == nil {
 		d, err = t.delay(ctx, s)
 		err = errors.Join(err, s.close())

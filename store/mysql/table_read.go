@@ -146,6 +146,8 @@ func (r *reading[T]) end() {
 
 // next returns the next page after a version.
 func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.table.patience)
+	defer cancel()
 	if !r.checked {
 		if err := r.check(ctx); err != nil {
 			return p, err
@@ -315,6 +317,8 @@ func (r *reading[T]) note(key uint64, exists bool, values *row) {
 
 // changed reports whether the log has a row after a version.
 func (r *reading[T]) changed(ctx context.Context, at informer.Version) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.table.patience)
+	defer cancel()
 	var last sql.NullInt64
 	err := r.session.QueryRowContext(ctx, r.table.queries.changed).Scan(&last)
 	if e := new(mysql.MySQLError); errors.As(err, &e) {
@@ -328,6 +332,9 @@ const trimPeriod = time.Minute
 
 // rest does what a watch does now and then.
 func (r *reading[T]) rest(ctx context.Context) (err error) {
+	whole := ctx // a comparison takes longer
+	ctx, cancel := context.WithTimeout(ctx, r.table.patience)
+	defer cancel()
 	now := time.Now()
 	if now.After(r.checkAt) {
 		if err = r.check(ctx); err == nil {
@@ -341,7 +348,7 @@ func (r *reading[T]) rest(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil {
-		err = r.verify(ctx)
+		err = r.verify(whole)
 	}
 	return r.explained(ctx, err)
 }

@@ -428,7 +428,7 @@ func InstallTable(ctx context.Context, db *sql.DB, cfg TableConfig) error {
 }
 
 func (c TableConfig) install(ctx context.Context, db *sql.DB) (err error) {
-	s, err := open(ctx, db)
+	s, err := open(ctx, db, patience)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func (t *Table[T]) newVerification(ctx context.Context) *verification {
 	go func() { // reads the table, while the watch goes on; ends with it
 		defer close(v.done)
 		v.err = wait.Call(ctx, func(ctx context.Context) (err error) {
-			s, err := open(ctx, t.db)
+			s, err := open(ctx, t.db, t.patience)
 			if err != nil {
 				return err
 			}
@@ -234,6 +234,8 @@ func (r *reading[T]) verify(ctx context.Context) error {
 	t.cfg.Logger.WarnContext(ctx, "a table has changed without its triggers, so its watches list again",
 		"table", t.cfg.Table, "added", added, "changed", changed, "gone", gone)
 	r.verifyAt = time.Now().Add(min(t.cfg.Verify, markPatience)) // the mark ends the watch before
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	defer cancel()
 	return r.mark(ctx, "the table has changed without its triggers")
 }
 

@@ -39,13 +39,16 @@ func (t *Table[T]) Clock() reconcile.Clock { return reconcile.Clock{Kind: clockK
 // LatestVersion implements [informer.Versioner]. It returns the version of the last committed change of the table. If a transaction that has
 // written the table earlier is still open, watches reach that version after its end.
 func (t *Table[T]) LatestVersion(ctx context.Context) (v informer.Version, err error) {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, t.patience)
+	defer cancel()
 	tx, err := t.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted, ReadOnly: true})
 	if err == nil {
 		v, err = t.last(ctx, tx)
 		err = errors.Join(err, tx.Rollback())
 	}
 	if err != nil {
-		return 0, failed(ctx, fmt.Sprintf("read the latest version of table %q", t.cfg.Table), err)
+		return 0, failed(whole, fmt.Sprintf("read the latest version of table %q", t.cfg.Table), err)
 	}
 	return v, nil
 }
