@@ -282,14 +282,14 @@ func quoted(of string, columns []column) []string {
 
 // with replaces the placeholders in SQL, also those of more, which has pairs of a placeholder and its value.
 func (c TableConfig) with(f found, sql string, more ...string) string {
-	definitions := ""
+	var definitions strings.Builder
 	for _, k := range f.key {
-		definitions += ", " + quote(k.name) + " " + k.sql()
+		definitions.WriteString(", " + quote(k.name) + " " + k.sql())
 	}
 	database := quote(f.database) + "."
 	return strings.NewReplacer(append(more,
 		"{log}", database+quote(c.Log), "{gaps}", database+quote(c.Log+gapsSuffix), "{table}", database+quote(c.Table),
-		"{key definitions}", definitions, "{key}", strings.Join(quoted("", f.key), ", "),
+		"{key definitions}", definitions.String(), "{key}", strings.Join(quoted("", f.key), ", "),
 	)...).Replace(sql)
 }
 
