@@ -124,6 +124,7 @@ func TestCachesMatchTableWhenServerIsKilled(t *testing.T) {
 	for range *cycles {
 		advance(t, db, 100)
 		server.Restart()
+		endPrepared(t, db) // or they keep their locks
 	}
 	advance(t, db, 100)
 	p.Stop()
@@ -136,24 +137,26 @@ func TestCachesMatchTableWhenServerIsKilled(t *testing.T) {
 func TestLostChangesBeginNewHistory(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	for after := range 4 { // changes after the loss: fewer than the watch has seen, as many, and more
-		for range *cycles {
-			db := newSites(t, server, sites)
-			cfg := sites
-			cfg.Poll = time.Hour
-			table := sitesIn(t, db, cfg)
-			inf := follow(t, table, siteName)
-			do(t, db, putSite, "before", 1)
-			agree(t, db, table, inf)
-			saved := backup(t, db)
-			do(t, db, putSite, "lost", 1)
-			do(t, db, "DELETE FROM sites WHERE name = 'before'")
-			agree(t, db, table, inf)
-			saved.restore(t, db)
-			for i := range after {
-				do(t, db, putSite, fmt.Sprintf("new %d", i), after)
-			}
-			agree(t, db, table, inf)
+	for range *cycles {
+		for after := range 4 { // changes after the loss: fewer than the watch has seen, as many, and more
+			t.Run(fmt.Sprint(after), func(t *testing.T) {
+				db := newSites(t, server, sites)
+				cfg := sites
+				cfg.Poll = time.Hour
+				table := sitesIn(t, db, cfg)
+				inf := follow(t, table, siteName)
+				do(t, db, putSite, "before", 1)
+				agree(t, db, table, inf)
+				saved := backup(t, db)
+				do(t, db, putSite, "lost", 1)
+				do(t, db, "DELETE FROM sites WHERE name = 'before'")
+				agree(t, db, table, inf)
+				saved.restore(t, db)
+				for i := range after {
+					do(t, db, putSite, fmt.Sprintf("new %d", i), after)
+				}
+				agree(t, db, table, inf)
+			})
 		}
 	}
 }

@@ -216,8 +216,12 @@ func advance(t testing.TB, db *sql.DB, by int) {
 // endPrepared ends the transactions that killed writers have prepared.
 func endPrepared(t testing.TB, db *sql.DB) {
 	t.Helper()
-	rows, err := db.Query("XA RECOVER")
-	require.NoError(t, err)
+	var rows *sql.Rows
+	require.Eventually(t, func() (ok bool) { // a connection of before a restart may be broken
+		var err error
+		rows, err = db.Query("XA RECOVER")
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
 	var ids []string
 	for rows.Next() {
 		var format, global, branch int

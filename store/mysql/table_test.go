@@ -16,7 +16,6 @@ import (
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -68,7 +67,7 @@ func connect(t testing.TB, server *servertest.Server, database string) *sql.DB {
 	t.Helper()
 	db, err := openPool("root", server.Addr(), database, "interpolateParams=true")
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, db.Close()) })
+	t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
 	return db
 }
 
