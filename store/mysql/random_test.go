@@ -209,8 +209,13 @@ func advance(t testing.TB, db *sql.DB, by int) {
 		require.NoError(t, db.QueryRow(`SELECT MAX(setpoint_n) FROM setpoint_T`).Scan(&n))
 		return n
 	}
-	goal := last() + by
-	require.Eventually(t, func() bool { return last() >= goal }, 20*time.Second, 5*time.Millisecond)
+	goal, looks := last()+by, 0
+	require.Eventually(t, func() bool {
+		if looks++; looks%100 == 0 {
+			endPrepared(t, db) // of a writer that was killed, whose locks stop the others
+		}
+		return last() >= goal
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // endPrepared ends the transactions that killed writers have prepared.
