@@ -23,5 +23,5 @@
 // # Cost
 //
 // A write costs more with the triggers, which add a row to a log for each row that is written. An idle watch reads the end of one index
-// every [TableConfig.Poll]. A watch remembers about 40 bytes for each row, for the comparisons. docs/backends.md in the repository has figures.
+// every [TableConfig.Poll]. A watch remembers about 40 bytes for each row, for the comparisons. bench/databases.md in the repository has figures.
 package mysql
