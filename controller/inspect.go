@@ -180,9 +180,12 @@ func (i inspector[K]) workers() []*worker[K] {
 
 // inFlight returns the reconciles in flight.
 func (i inspector[K]) inFlight() map[K]*attempt[K] {
-	attempts := make(map[K]*attempt[K])
+	var attempts map[K]*attempt[K] // of none, often
 	for _, w := range i.workers() {
 		if a := w.current.Load(); a != nil {
+			if attempts == nil {
+				attempts = make(map[K]*attempt[K])
+			}
 			attempts[a.key] = a
 		}
 	}

@@ -474,10 +474,13 @@ func (p *pending[K]) of(key K) pendingKey[K] {
 // yielded twice, or not at all.
 func (p *pending[K]) all() iter.Seq[pendingKey[K]] {
 	return func(yield func(pendingKey[K]) bool) {
-		held := make(map[K]hold)
+		var held map[K]hold // none, usually
 		p.mu.Lock()
 		for key, h := range p.holds {
 			if h.holds() || !h.due.IsZero() {
+				if held == nil {
+					held = make(map[K]hold)
+				}
 				held[key] = *h
 			}
 		}

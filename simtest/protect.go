@@ -37,6 +37,7 @@ func (r *run) limit(what string, f func() error) (err error, ok bool) {
 	// Ends with f. If f never returns, the bubble of the run ends with a deadlock, and playWorld reports the run that has failed here.
 	go func() {
 		defer close(done)
+		growStack()
 		err, ok = r.protect(what, f)
 	}()
 	timer := time.NewTimer(longest)

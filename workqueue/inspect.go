@@ -102,7 +102,7 @@ func (q *Queue[K]) Snapshot() []KeyInfo[K] {
 // that is removed and added again during the iteration may be yielded twice, or not at all.
 func (q *Queue[K]) All() iter.Seq[KeyInfo[K]] {
 	return func(yield func(KeyInfo[K]) bool) {
-		copies := make([]keyCopy[K], 0, chunkSize)
+		var copies []keyCopy[K] // up to chunkSize
 		for n, more := 0, true; more; n++ {
 			copies, more = q.copyChunk(n, copies[:0])
 			for _, c := range copies {
