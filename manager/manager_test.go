@@ -170,3 +170,18 @@ func TestLogSaysWhatRunsAndWhyItStopped(t *testing.T) {
 		})
 	}
 }
+
+// The names of a controller and of its informer are often the same.
+func TestLogSaysWhichPartWasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log looptest.Text
+		run, release := stuck(t)
+		m, err := manager.New(manager.Config{Logger: looptest.Logger(&log), StopTimeout: time.Second}, manager.Func("sites", run))
+		require.NoError(t, err)
+		r := looptest.Start(t, m.Run)
+		synctest.Wait()
+		require.ErrorIs(t, r.Stop(), manager.ErrStopTimeout)
+		assert.Contains(t, log.String(), `left="[part sites]"`)
+		release()
+	})
+}

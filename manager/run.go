@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
@@ -107,7 +108,7 @@ func (m *Manager) logEnd(ctx context.Context) {
 	if len(m.left) > 0 {
 		var left []string
 		for _, l := range m.left {
-			left = append(left, cmp.Or(l.name, "BeforeRelease"))
+			left = append(left, cmp.Or(strings.TrimSpace(l.kind+" "+l.name), "BeforeRelease"))
 		}
 		level, attrs = slog.LevelWarn, append(attrs, slog.Any("left", left))
 	}
