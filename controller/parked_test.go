@@ -542,7 +542,7 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 				c = made
 				looptest.Start(t, c.Run)
 				c.Add("a")
-				for words == 0 {
+				for synctest.Wait(); words == 0; synctest.Wait() {
 					time.Sleep(time.Second)
 				}
 				if during < 0 {
@@ -554,6 +554,7 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 				require.Equal(t, controller.Failed, last.Outcome, "%+v", all)
 				assert.Equal(t, 1, last.Attempt)
 				time.Sleep(3 * time.Minute)
+				synctest.Wait()
 				require.Equal(t, []string{"a"}, c.Parked())
 				require.Equal(t, 2, words)
 				c.CheckInvariants(t)
