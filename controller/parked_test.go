@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -513,7 +514,7 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 	for when, during := range map[string]int{"after it": -1, "in the last attempt": 1, "in GaveUp": 2} {
 		for name, failed := range map[string]error{"a spent budget": errBoom, "a permanent error": retry.Permanent(errBoom)} {
 			bubble(t, name+", "+when, func(t *testing.T) {
-				words := 0
+				var words atomic.Int64
 				var c *controller.Controller[string]
 				var add sync.Once
 				comes := func(in int) {
@@ -524,14 +525,14 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 				cfg := controller.Config[string]{Queue: workqueue.Config[string]{MaxAttempts: 3, RateLimiter: &limiter{delay: time.Minute}}}
 				cfg.GaveUp = func(context.Context, string, error) error {
 					comes(2)
-					if words++; words == 1 {
+					if words.Add(1) == 1 {
 						return errBoom
 					}
 					return nil
 				}
 				made, reports := newController(t, cfg, func(ctx context.Context, _ string) (controller.Result, error) {
 					info, _ := controller.FromContext(ctx)
-					if words > 0 {
+					if words.Load() > 0 {
 						return controller.Result{}, errBoom
 					}
 					if info.Attempt == 3 || retry.IsPermanent(failed) {
@@ -542,7 +543,7 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 				c = made
 				looptest.Start(t, c.Run)
 				c.Add("a")
-				for synctest.Wait(); words == 0; synctest.Wait() {
+				for synctest.Wait(); words.Load() == 0; synctest.Wait() {
 					time.Sleep(time.Second)
 				}
 				if during < 0 {
@@ -556,7 +557,7 @@ func TestEventAfterFailedGaveUpRevivesKey(t *testing.T) {
 				time.Sleep(3 * time.Minute)
 				synctest.Wait()
 				require.Equal(t, []string{"a"}, c.Parked())
-				require.Equal(t, 2, words)
+				require.EqualValues(t, 2, words.Load())
 				c.CheckInvariants(t)
 			})
 		}
