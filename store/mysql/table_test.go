@@ -241,7 +241,7 @@ func rowsOf(t testing.TB, db *sql.DB) map[string]site {
 func agree(t testing.TB, db *sql.DB, table *mysql.Table[site], inf *informer.Informer[string, site]) {
 	t.Helper()
 	want := rowsOf(t, db)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		table.Wake()
