@@ -2,8 +2,10 @@ package rowscan
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -22,4 +24,17 @@ func Key[R, T any](scan func(R) (T, error), row R) (obj T, err error) {
 		return obj, nil
 	}
 	return obj, err
+}
+
+// AddTo adds the object of a row to a page of a list. If scan cannot read row, it reads key, the same row with only the columns of its key, and
+// the object is unread. If it cannot read that either, the page has something missing.
+func AddTo[R, T any](page *informer.List[T], scan func(R) (T, error), row, key R) {
+	obj, err := Object(scan, row)
+	if err == nil {
+		page.Items = append(page.Items, obj)
+	} else if obj, missing := Key(scan, key); missing == nil {
+		page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
+	} else {
+		page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
@@ -104,5 +105,28 @@ func TestKeyCountsUnlessTheObjectIsZero(t *testing.T) {
 		if obj != c.obj || !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("a scan that returns %q, %v: %q, %v", c.obj, c.err, obj, err)
 		}
+	}
+}
+
+func TestObjectIsInOnePartOfPage(t *testing.T) {
+	refused := errors.New("refused")
+	scan := func(row string) (string, error) {
+		if row == "bad" || row == "nothing" {
+			return "", refused
+		}
+		return row, nil
+	}
+	var page informer.List[string]
+	rowscan.AddTo(&page, scan, "a", "key of a")
+	rowscan.AddTo(&page, scan, "bad", "key of b")
+	rowscan.AddTo(&page, scan, "bad", "nothing")
+	if want := []string{"a"}; !reflect.DeepEqual(page.Items, want) {
+		t.Errorf("the items are %v, want %v", page.Items, want)
+	}
+	if want := []informer.Unread[string]{{Object: "key of b", Err: refused}}; !reflect.DeepEqual(page.Unread, want) {
+		t.Errorf("unread are %v, want %v", page.Unread, want)
+	}
+	if len(page.Missing) != 1 || page.Missing[0].Error() != "scan cannot read a row: refused; nor the row with only its key: refused" {
+		t.Errorf("missing are %v", page.Missing)
 	}
 }

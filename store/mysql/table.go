@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -86,13 +85,8 @@ type Table[T any] struct {
 	grace, patience time.Duration // see gaps, and session
 	trust           bool          // does not check the triggers
 
-	woken    broadcast.Signal
-	mustRead sync.Once // logs that it must not write
-
-	mu sync.Mutex
-	// mu guards the following.
-	awaited informer.Version // the greatest result of VersionOf
-	until   time.Time        // when watches no longer expect its commit
+	expected follow.Expected // the results of VersionOf
+	mustRead sync.Once       // logs that it must not write
 }
 
 // Row is a row that a scan function reads.
@@ -297,7 +291,7 @@ func (t *Table[T]) horizon(ctx context.Context, s session) (informer.Version, er
 			base = in.last
 		}
 	}
-	gaps, err := rowscan.All(ctx, s, func(rows *sql.Rows, g *span) error { return rows.Scan(&g.first, &g.last) }, t.queries.at(t.queries.gaps, base, 0))
+	gaps, err := readSpans(ctx, s, t.queries.gaps, base)
 	if err != nil {
 		return 0, err
 	}
@@ -330,15 +324,8 @@ func (t *Table[T]) pages(rows *sql.Rows, report remembered) func(context.Context
 			if err := rows.Scan(values.dest...); err != nil {
 				return page, false, err
 			}
-			report.rows[maphash.Bytes(t.seed, values.keyText())] = values.hash()
-			obj, err := rowscan.Object(t.scan, Row(row))
-			if err == nil {
-				page.Items = append(page.Items, obj)
-			} else if obj, missing := rowscan.Key(t.scan, Row(key)); missing == nil {
-				page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
-			} else {
-				page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))
-			}
+			report.rows[values.keyHash()] = values.hash()
+			rowscan.AddTo(&page, t.scan, Row(row), Row(key))
 			if len(page.Items)+len(page.Unread) == pageSize {
 				return page, true, nil
 			}
@@ -367,7 +354,7 @@ func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func
 	defer r.end()
 	watch := follow.Loop[informer.Event[T]]{
 		Poll:      t.cfg.Poll,
-		Signal:    &t.woken,
+		Signal:    &t.expected.Signal,
 		Read:      r.next,
 		Rest:      r.rest,
 		Changed:   r.changed,

@@ -157,7 +157,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 	p, err = r.read(ctx, at)
 	if err = r.explained(ctx, err); err == nil {
 		r.at = p.UpTo
-		if p.Then == follow.Wait && r.table.awaits(p.UpTo) {
+		if p.Then == follow.Wait && r.table.expected.After(p.UpTo) {
 			p.Then = follow.Settle
 		}
 	}
@@ -282,7 +282,7 @@ func (r *reading[T]) page(ctx context.Context, p *follow.Page[informer.Event[T]]
 			p.Events = append(p.Events, e)
 		}
 		if exists {
-			r.note(maphash.Bytes(t.seed, values.keyText()), true, values)
+			r.note(values.keyHash(), true, values)
 			e := informer.Event[T]{Type: informer.Modified, Version: p.UpTo}
 			if e.Object, e.Err = rowscan.Object(t.scan, Row(present)); e.Err != nil {
 				e.Type = informer.Unreadable
@@ -324,7 +324,7 @@ func (r *reading[T]) changed(ctx context.Context, at informer.Version) (bool, er
 	if e := new(mysql.MySQLError); errors.As(err, &e) {
 		return true, nil // the read says why
 	}
-	return last.Int64 != numberOf(at) || r.table.awaits(at), err
+	return last.Int64 != numberOf(at) || r.table.expected.After(at), err
 }
 
 // trimPeriod is how often a watch trims the log.

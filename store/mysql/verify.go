@@ -118,6 +118,9 @@ func (r *row) keyText() []byte {
 	return r.text
 }
 
+// keyHash returns the hash of the key.
+func (r *row) keyHash() uint64 { return maphash.Bytes(r.seed, r.keyText()) }
+
 // hash returns the hash of the row.
 func (r *row) hash() uint64 {
 	r.text = r.text[:0]
@@ -171,7 +174,7 @@ func (t *Table[T]) newVerification(ctx context.Context) *verification {
 					if err := rows.Scan(r.dest...); err != nil {
 						return errors.Join(err, rows.Close())
 					}
-					v.rows[maphash.Bytes(t.seed, r.keyText())] = r.hash()
+					v.rows[r.keyHash()] = r.hash()
 				}
 				return errors.Join(rows.Err(), rows.Close())
 			})

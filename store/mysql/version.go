@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/reconcile"
@@ -80,20 +79,10 @@ func (t *Table[T]) VersionOf(ctx context.Context, tx *sql.Tx) (informer.Version,
 	if err != nil {
 		return 0, failed(ctx, "read the version of a transaction", err)
 	}
-	t.mu.Lock()
-	t.awaited, t.until = max(t.awaited, v), time.Now().Add(time.Second)
-	t.mu.Unlock()
-	t.woken.Wake()
+	t.expected.Expect(v)
 	reconcile.ReportWrite(ctx, clockKind, t.id, uint64(v))
 	return v, nil
 }
 
-// awaits reports whether a transaction for which VersionOf was called is about to commit.
-func (t *Table[T]) awaits(at informer.Version) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.awaited > at && time.Now().Before(t.until)
-}
-
 // Wake makes the watches of t look for changes now. Call it after a commit of your process, if [TableConfig.Poll] is too long to wait.
-func (t *Table[T]) Wake() { t.woken.Wake() }
+func (t *Table[T]) Wake() { t.expected.Signal.Wake() }

@@ -241,14 +241,7 @@ func (t *Table[T]) pages(rows pgx.Rows, v informer.Version, yield func(informer.
 		}
 	}
 	for rows.Next() {
-		obj, err := rowscan.Object(t.scan, pgx.CollectableRow(row))
-		if err == nil {
-			page.Items = append(page.Items, obj)
-		} else if obj, missing := rowscan.Key(t.scan, pgx.CollectableRow(key)); missing == nil {
-			page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
-		} else {
-			page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))
-		}
+		rowscan.AddTo(&page, t.scan, pgx.CollectableRow(row), pgx.CollectableRow(key))
 		if len(page.Items) == pageSize {
 			if !yield(page) {
 				return nil

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
-	"github.com/setpoint-go/setpoint/internal/broadcast"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/reconcile"
 	"github.com/setpoint-go/setpoint/internal/rowscan"
@@ -68,13 +67,8 @@ type Table[T any] struct {
 	// triggers are those that the file must have. Tests replace it.
 	triggers func(found) []trigger
 
-	woken      broadcast.Signal
-	mayNotTrim sync.Once // logs that
-
-	mu sync.Mutex
-	// mu guards the following.
-	awaited informer.Version // the greatest result of VersionOf
-	until   time.Time        // when watches no longer expect its commit
+	expected   follow.Expected // the results of VersionOf
+	mayNotTrim sync.Once       // logs that
 }
 
 // Row is a row that a scan function reads.
@@ -245,14 +239,7 @@ func (t *Table[T]) pages(rows *sql.Rows, v informer.Version) func(context.Contex
 	return func(context.Context) (informer.List[T], bool, error) {
 		page := informer.List[T]{Version: v}
 		for rows.Next() {
-			obj, err := rowscan.Object(t.scan, Row(row))
-			if err == nil {
-				page.Items = append(page.Items, obj)
-			} else if obj, missing := rowscan.Key(t.scan, Row(key)); missing == nil {
-				page.Unread = append(page.Unread, informer.Unread[T]{Object: obj, Err: err})
-			} else {
-				page.Missing = append(page.Missing, fmt.Errorf("scan cannot read a row: %w; nor the row with only its key: %w", err, missing))
-			}
+			rowscan.AddTo(&page, t.scan, Row(row), Row(key))
 			if len(page.Items)+len(page.Unread) == pageSize {
 				return page, true, nil
 			}
@@ -303,23 +290,13 @@ func (t *Table[T]) VersionOf(ctx context.Context, tx *sql.Tx) (informer.Version,
 		return 0, failed(ctx, "read the version of a transaction", err)
 	}
 	v := versionOf(n, r)
-	t.mu.Lock()
-	t.awaited, t.until = max(t.awaited, v), time.Now().Add(time.Second)
-	t.mu.Unlock()
-	t.woken.Wake()
+	t.expected.Expect(v)
 	reconcile.ReportWrite(ctx, clockKind, logID{t.file.path, t.cfg.Log}, uint64(v))
 	return v, nil
 }
 
-// awaits reports whether a transaction for which VersionOf was called is about to commit.
-func (t *Table[T]) awaits(at informer.Version) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.awaited > at && time.Now().Before(t.until)
-}
-
 // Wake makes the watches of t look for changes now. Call it after a commit of your process, if [TableConfig.Poll] is too long to wait.
-func (t *Table[T]) Wake() { t.woken.Wake() }
+func (t *Table[T]) Wake() { t.expected.Signal.Wake() }
 
 // Watch implements [informer.ListWatcher].
 func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
@@ -339,7 +316,7 @@ func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func
 	r := &tableReading[T]{table: t, conn: c, trimAt: time.Now()}
 	watch := follow.Loop[informer.Event[T]]{
 		Poll:      t.cfg.Poll,
-		Signal:    &t.woken,
+		Signal:    &t.expected.Signal,
 		Read:      r.next,
 		Rest:      r.rest,
 		Changed:   r.changed,

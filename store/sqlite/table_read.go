@@ -133,7 +133,7 @@ func (r *tableReading[T]) next(ctx context.Context, at informer.Version) (p foll
 		p, err = r.page(ctx, at)
 		return err
 	})
-	if err == nil && p.Then == follow.Wait && r.table.awaits(p.UpTo) {
+	if err == nil && p.Then == follow.Wait && r.table.expected.After(p.UpTo) {
 		p.Then = follow.Settle
 	}
 	return p, err
@@ -260,7 +260,7 @@ func (r *tableReading[T]) changed(ctx context.Context, at informer.Version) (cha
 		changed = data != r.data
 		return err
 	})
-	return changed || r.table.awaits(at), err
+	return changed || r.table.expected.After(at), err
 }
 
 // trimPeriod is how often a watch trims the log.
