@@ -7,12 +7,23 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Failure runs a case of a conformance suite, and returns what it has failed with first, or "" if it has passed or was skipped. With it, a
 // test shows that the suite notices a broken variant of a source or a store. The cleanups of the case run before Failure returns.
 func Failure(t testing.TB, run func(t testing.TB)) string {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	return failure(ctx, cancel, t, run)
+}
+
+// FailureWithin is Failure for a case whose context ends after a time, because a watch that misses a change is silent.
+func FailureWithin(t testing.TB, limit time.Duration, run func(t testing.TB)) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
+	return failure(ctx, cancel, t, run)
+}
+
+func failure(ctx context.Context, cancel context.CancelFunc, t testing.TB, run func(t testing.TB)) string {
 	defer cancel()
 	r := &recorder{TB: t, ctx: ctx}
 	r.call(func() { run(r) })

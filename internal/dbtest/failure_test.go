@@ -1,8 +1,10 @@
 package dbtest_test
 
 import (
+	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 )
@@ -43,5 +45,15 @@ func TestFailureIsTheFirstOneOfACase(t *testing.T) {
 		if got := dbtest.Failure(t, skip); got != "" {
 			t.Errorf("dbtest.Failure = %q, want no failure", got)
 		}
+	}
+}
+
+func TestSilentCaseFailsWithin(t *testing.T) {
+	got := dbtest.FailureWithin(t, time.Millisecond, func(t testing.TB) {
+		<-t.Context().Done() // a watch that misses a change
+		t.Error(context.Cause(t.Context()))
+	})
+	if want := "context deadline exceeded"; got != want {
+		t.Errorf("the failure is %q, want %q", got, want)
 	}
 }

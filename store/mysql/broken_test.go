@@ -22,51 +22,6 @@ import (
 	"github.com/setpoint-go/setpoint/wait"
 )
 
-// complaintOf runs f, and returns its first failure.
-func complaintOf(t *testing.T, f func(t testing.TB)) string {
-	return dbtest.Failure(t, func(t testing.TB) {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a watch that misses a change is silent
-		t.Cleanup(cancel)
-		f(within{t, ctx})
-	})
-}
-
-// within is a test with a context of its own.
-type within struct {
-	testing.TB
-	ctx context.Context
-}
-
-func (w within) Context() context.Context { return w.ctx }
-
-// altered is a source whose lists and events are altered.
-type altered struct {
-	informer.ListWatcher[site]
-	list  func(*informer.List[site])
-	event func(*informer.Event[site])
-}
-
-func (a altered) List(ctx context.Context) (informer.List[site], error) {
-	l, err := a.ListWatcher.List(ctx)
-	if err == nil && a.list != nil {
-		a.list(&l)
-	}
-	return l, err
-}
-
-func (a altered) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
-	return func(yield func(informer.Event[site], error) bool) {
-		for e, err := range a.ListWatcher.Watch(ctx, after) {
-			if err == nil && a.event != nil {
-				a.event(&e)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
 // forgetful is a source whose watches go on at the present version when they have expired.
 type forgetful struct{ *mysql.Table[site] }
 
@@ -167,20 +122,22 @@ func TestSuiteNoticesEachBrokenTable(t *testing.T) {
 			return table
 		},
 		"a row that cannot be read is deleted": func(_ *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
-			return altered{table, func(l *informer.List[site]) { l.Unread = nil }, func(e *informer.Event[site]) {
+			deleted := dbtest.AlterEvent(table, func(e *informer.Event[site]) bool {
 				if e.Type == informer.Unreadable {
 					e.Type, e.Err, e.KeyOnly = informer.Deleted, nil, true
 				}
-			}}
+				return true
+			})
+			return dbtest.AlterPages(deleted, func(l *informer.List[site]) { l.Unread = nil })
 		},
 		"a deletion with only a key does not say so": func(_ *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
-			return altered{table, nil, func(e *informer.Event[site]) { e.KeyOnly = false }}
+			return dbtest.AlterEvent(table, func(e *informer.Event[site]) bool { e.KeyOnly = false; return true })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var noticed []string
 			for _, c := range informertest.Cases[site]() {
-				message := complaintOf(t, func(r testing.TB) {
+				message := dbtest.FailureWithin(t, 2*time.Second, func(r testing.TB) {
 					db := newSites(t, server, sites)
 					c.Run(r, subject(t, db, sabotage(t, db, sitesIn(t, db, sites))))
 				})

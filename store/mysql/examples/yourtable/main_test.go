@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"database/sql"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -13,11 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 )
@@ -31,49 +29,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program returns a process of the program that ends with the test.
-func program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	c := exec.Command(os.Args[0], args...)
-	c.Env, c.Stderr = append(os.Environ(), "YOURTABLE=1"), os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return c
-}
+func program(args ...string) *exec.Cmd { return dbtest.NewProgram("YOURTABLE", args...) }
 
-// running is a copy of the program.
-type running struct {
-	process *exec.Cmd
-	lines   chan string     // its output; closed when it has ended
-	log     strings.Builder // complete when it has ended
-}
-
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
-	r := &running{process: program(t, args...), lines: make(chan string, 100)}
-	r.process.Stderr = io.MultiWriter(os.Stderr, &r.log)
-	out, err := r.process.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.process.Start())
-	t.Cleanup(func() { _ = r.process.Process.Kill() })
-	go func() { // ends with the process
-		defer close(r.lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			r.lines <- s.Text()
-		}
-	}()
-	return r
-}
-
-// next returns the next line.
-func (r *running) next(t *testing.T) string {
-	t.Helper()
-	select {
-	case line := <-r.lines:
-		return line
-	case <-time.After(30 * time.Second):
-		t.Fatal("the program prints nothing")
-		return ""
-	}
+func start(t *testing.T, args ...string) *dbtest.Program {
+	return dbtest.StartProgram(t, program(args...))
 }
 
 // awaitCommit returns when the table has had a row in a state.
@@ -108,10 +67,10 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 	do("CREATE TABLE tenants (name VARCHAR(100) PRIMARY KEY, email TEXT, servers INT NOT NULL, running INT NOT NULL DEFAULT 0)")
 	do("INSERT INTO tenants (name, email, servers) VALUES ('acme', 'a@example.com', 3)")
-	out, err := program(t, source).CombinedOutput()
+	out, err := program(source).CombinedOutput()
 	require.Error(t, err, "nothing is installed yet: %s", out)
-	require.NoError(t, program(t, "-install", source).Run())
-	require.NoError(t, program(t, "-install", source).Run(), "again")
+	require.NoError(t, program("-install", source).Run())
+	require.NoError(t, program("-install", source).Run(), "again")
 	page, err := os.ReadFile("../../../../docs/your-mysql.md")
 	require.NoError(t, err)
 	grants := regexp.MustCompile("(?s)```sql\n(GRANT .*?)```").FindStringSubmatch(string(page))
@@ -124,29 +83,29 @@ func TestStandbyTakesOver(t *testing.T) {
 	least := strings.Replace(source, "root@", "reconciler@", 1)
 
 	first := start(t, "-lease=2s", least)
-	assert.Equal(t, "acme: from 0 servers to 3", first.next(t))
+	assert.Equal(t, "acme: from 0 servers to 3", first.Next(t))
 	do("UPDATE tenants SET servers = 5")
-	assert.Equal(t, "acme: from 3 servers to 5", first.next(t))
+	assert.Equal(t, "acme: from 3 servers to 5", first.Next(t))
 	second := start(t, "-lease=2s", least)
 	awaitCommit(t, db, Tenant{"acme", 5, 5}) // it prints before it commits
 
-	require.NoError(t, first.process.Process.Kill())
+	require.NoError(t, first.Process.Kill())
 	do("UPDATE tenants SET servers = 7")
 	do("REPLACE INTO tenants (name, servers) VALUES ('globex', 1)")
-	lines := []string{second.next(t), second.next(t)}
+	lines := []string{second.Next(t), second.Next(t)}
 	assert.ElementsMatch(t, []string{"acme: from 5 servers to 7", "globex: from 0 servers to 1"}, lines)
 	awaitCommit(t, db, Tenant{"globex", 1, 1})
 	do("DELETE FROM tenants WHERE name = 'globex'")
-	assert.Equal(t, "globex: gone", second.next(t))
+	assert.Equal(t, "globex: gone", second.Next(t))
 
-	require.NoError(t, second.process.Process.Signal(syscall.SIGTERM))
-	for line := range second.lines {
+	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
+	for line := range second.Lines {
 		assert.Equal(t, "globex: gone", line, "it must do nothing else twice")
 	}
-	require.NoError(t, second.process.Wait())
-	for line := range first.lines {
+	require.NoError(t, second.Wait())
+	for line := range first.Lines {
 		t.Errorf("it prints %q, must do nothing twice", line)
 	}
-	require.ErrorContains(t, first.process.Wait(), "killed")
-	assert.NotContains(t, first.log.String()+second.log.String(), "denied")
+	require.ErrorContains(t, first.Wait(), "killed")
+	assert.NotContains(t, first.Log.String()+second.Log.String(), "denied")
 }

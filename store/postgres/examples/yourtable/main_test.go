@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -20,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
@@ -33,49 +32,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// program returns a process of the program that ends with the test.
-func program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	c := exec.Command(os.Args[0], args...)
-	c.Env, c.Stderr = append(os.Environ(), "YOURTABLE=1"), os.Stderr
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	return c
-}
+func program(args ...string) *exec.Cmd { return dbtest.NewProgram("YOURTABLE", args...) }
 
-// running is a copy of the program.
-type running struct {
-	process *exec.Cmd
-	lines   chan string     // its output; closed when it has ended
-	log     strings.Builder // complete when it has ended
-}
-
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
-	r := &running{process: program(t, args...), lines: make(chan string, 100)}
-	r.process.Stderr = io.MultiWriter(os.Stderr, &r.log)
-	out, err := r.process.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.process.Start())
-	t.Cleanup(func() { _ = r.process.Process.Kill() })
-	go func() { // ends with the process
-		defer close(r.lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			r.lines <- s.Text()
-		}
-	}()
-	return r
-}
-
-// next returns the next line.
-func (r *running) next(t *testing.T) string {
-	t.Helper()
-	select {
-	case line := <-r.lines:
-		return line
-	case <-time.After(30 * time.Second):
-		t.Fatal("the program prints nothing")
-		return ""
-	}
+func start(t *testing.T, args ...string) *dbtest.Program {
+	return dbtest.StartProgram(t, program(args...))
 }
 
 // The test follows the page from beginning to end: a table with rows, the log, two copies of the program, and a
@@ -93,10 +53,10 @@ func TestStandbyTakesOver(t *testing.T) {
 	do(`CREATE TABLE tenants (name text PRIMARY KEY, email text, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`)
 	do(`INSERT INTO tenants (name, email, servers) VALUES ('acme', 'a@example.com', 3)`)
 
-	out, err := program(t, url).CombinedOutput()
+	out, err := program(url).CombinedOutput()
 	require.Error(t, err, "nothing is installed yet: %s", out)
-	require.NoError(t, program(t, "-install", url).Run())
-	require.NoError(t, program(t, "-install", url).Run(), "again")
+	require.NoError(t, program("-install", url).Run())
+	require.NoError(t, program("-install", url).Run(), "again")
 	page, err := os.ReadFile("../../../../docs/your-database.md")
 	require.NoError(t, err)
 	grants := regexp.MustCompile("(?s)```sql\n(GRANT .*?)```").FindSubmatch(page)
@@ -138,32 +98,32 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 
 	first := start(t, "-lease=2s", least)
-	assert.Equal(t, "acme: from 0 servers to 3", first.next(t))
+	assert.Equal(t, "acme: from 0 servers to 3", first.Next(t))
 	await(Tenant{"acme", 3, 3})
 	do(`UPDATE tenants SET servers = 5`)
-	assert.Equal(t, "acme: from 3 servers to 5", first.next(t))
+	assert.Equal(t, "acme: from 3 servers to 5", first.Next(t))
 	await(Tenant{"acme", 5, 5})
 	second := start(t, "-lease=2s", least)
 
-	require.NoError(t, first.process.Process.Kill())
+	require.NoError(t, first.Process.Kill())
 	do(`UPDATE tenants SET servers = 7; INSERT INTO tenants (name, servers) VALUES ('globex', 1)`)
-	lines := []string{second.next(t), second.next(t)}
+	lines := []string{second.Next(t), second.Next(t)}
 	assert.ElementsMatch(t, []string{"acme: from 5 servers to 7", "globex: from 0 servers to 1"}, lines)
 	await(Tenant{"globex", 1, 1})
 	do(`DELETE FROM tenants WHERE name = 'globex'`)
-	assert.Equal(t, "globex: gone", second.next(t))
+	assert.Equal(t, "globex: gone", second.Next(t))
 
-	require.NoError(t, second.process.Process.Signal(syscall.SIGTERM))
-	for line := range second.lines {
+	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
+	for line := range second.Lines {
 		// The update before the deletion is an event of its own, and may be reconciled when the row is gone.
 		assert.Equal(t, "globex: gone", line, "it must do nothing else twice")
 	}
-	require.NoError(t, second.process.Wait())
-	for line := range first.lines {
+	require.NoError(t, second.Wait())
+	for line := range first.Lines {
 		t.Errorf("it prints %q, must do nothing twice", line)
 	}
-	require.ErrorContains(t, first.process.Wait(), "killed")
-	assert.NotContains(t, first.log.String()+second.log.String(), "permission denied")
+	require.ErrorContains(t, first.Wait(), "killed")
+	assert.NotContains(t, first.Log.String()+second.Log.String(), "permission denied")
 	var term int
 	require.NoError(t, pool.QueryRow(t.Context(), `SELECT term FROM setpoint.leases WHERE name = 'tenants'`).Scan(&term))
 	assert.GreaterOrEqual(t, term, 2)
@@ -184,7 +144,7 @@ func TestStatementsOfDocumentationGuard(t *testing.T) {
 		return err
 	}
 	require.NoError(t, do(`CREATE TABLE tenants (name text PRIMARY KEY, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`))
-	require.NoError(t, program(t, "-install", url).Run())
+	require.NoError(t, program("-install", url).Run())
 	require.NoError(t, do(`INSERT INTO tenants (name, servers) VALUES ('acme', 5)`))
 	require.NoError(t, do(`INSERT INTO setpoint.leases (name, term, version, value) VALUES ('tenants', 7, 'first', '{}')`))
 	for _, guard := range guards {
@@ -217,7 +177,7 @@ func TestEffectIsRepeatedAfterKillBeforeCommit(t *testing.T) {
 	}
 	do(`CREATE TABLE tenants (name text PRIMARY KEY, servers integer NOT NULL, running integer NOT NULL DEFAULT 0)`)
 	do(`INSERT INTO tenants (name, servers) VALUES ('acme', 3)`)
-	require.NoError(t, program(t, "-install", url).Run())
+	require.NoError(t, program("-install", url).Run())
 	lock, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	_, err = lock.Exec(t.Context(), `SELECT FROM tenants FOR UPDATE`)
@@ -225,19 +185,19 @@ func TestEffectIsRepeatedAfterKillBeforeCommit(t *testing.T) {
 
 	first := start(t, "-lease=2s", url)
 	const line = "acme: from 0 servers to 3"
-	assert.Equal(t, line, first.next(t))
-	require.NoError(t, first.process.Process.Kill()) // its UPDATE waits for the lock, or will
+	assert.Equal(t, line, first.Next(t))
+	require.NoError(t, first.Process.Kill()) // its UPDATE waits for the lock, or will
 	second := start(t, "-lease=2s", url)
 	require.NoError(t, lock.Commit(t.Context()))
-	assert.Equal(t, line, second.next(t))
+	assert.Equal(t, line, second.Next(t))
 	require.Eventually(t, func() bool {
 		var running int
 		require.NoError(t, pool.QueryRow(t.Context(), `SELECT running FROM tenants`).Scan(&running))
 		return running == 3
 	}, 30*time.Second, 10*time.Millisecond)
-	require.NoError(t, second.process.Process.Signal(syscall.SIGTERM))
-	for line := range second.lines {
+	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
+	for line := range second.Lines {
 		t.Errorf("it prints %q, must do nothing twice", line)
 	}
-	require.NoError(t, second.process.Wait())
+	require.NoError(t, second.Wait())
 }

@@ -3,10 +3,8 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/storelease"
 	"github.com/setpoint-go/setpoint/store"
@@ -31,28 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// running is a process of the program.
-type running struct {
-	process *exec.Cmd
-	lines   chan string // its output; closed when it has ended
-}
-
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
-	r := &running{process: exec.Command(os.Args[0], args...), lines: make(chan string, 1000)}
-	r.process.Env, r.process.Stderr = append(os.Environ(), "JOBS=1"), os.Stderr
-	r.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := r.process.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, r.process.Start())
-	t.Cleanup(func() { _ = r.process.Process.Kill() })
-	go func() { // ends with the process
-		defer close(r.lines)
-		for s := bufio.NewScanner(out); s.Scan(); {
-			r.lines <- s.Text()
-		}
-	}()
-	return r
+func start(t *testing.T, args ...string) *dbtest.Program {
+	return dbtest.StartProgram(t, dbtest.NewProgram("JOBS", args...))
 }
 
 // A process is killed repeatedly while its jobs run. Each run is done, in order. Only the run in flight may be
@@ -62,7 +41,7 @@ func TestJobsResumeAfterKill(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "jobs.db")
 	args := []string{"-db", file, "-interval=1ms", "-lease=1s"}
 	done, repeated := map[string]int{}, 0
-	var r *running
+	var r *dbtest.Program
 	note := func(line string) {
 		name, text, _ := strings.Cut(line, ": ")
 		var run, of int
@@ -79,7 +58,7 @@ func TestJobsResumeAfterKill(t *testing.T) {
 		t.Helper()
 		for range lines {
 			select {
-			case line, ok := <-r.lines:
+			case line, ok := <-r.Lines:
 				require.True(t, ok, "the program has ended")
 				note(line)
 			case <-time.After(30 * time.Second):
@@ -90,11 +69,11 @@ func TestJobsResumeAfterKill(t *testing.T) {
 	for i := range kills {
 		r = start(t, append(args, "backup=40", "report=40")[:4+2*min(1, kills-1-i)]...) // the jobs are there already in the last
 		read(10)
-		require.NoError(t, r.process.Process.Kill())
-		for line := range r.lines {
+		require.NoError(t, r.Process.Kill())
+		for line := range r.Lines {
 			note(line)
 		}
-		require.ErrorContains(t, r.process.Wait(), "killed")
+		require.ErrorContains(t, r.Wait(), "killed")
 	}
 	r = start(t, args...)
 	for done["backup"] < runs || done["report"] < runs {
@@ -112,11 +91,11 @@ func TestJobsResumeAfterKill(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, leader.Term, uint64(kills+1), "the terms grow from one process to the next")
 
-	require.NoError(t, r.process.Process.Signal(syscall.SIGTERM))
-	for line := range r.lines {
+	require.NoError(t, r.Process.Signal(syscall.SIGTERM))
+	for line := range r.Lines {
 		t.Errorf("it prints %q after the last run", line)
 	}
-	require.NoError(t, r.process.Wait())
+	require.NoError(t, r.Wait())
 	jobs, err := store.Open(db, "Job", store.Config[Job]{})
 	require.NoError(t, err)
 	for _, name := range []string{"backup", "report"} {
