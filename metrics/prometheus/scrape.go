@@ -244,7 +244,7 @@ func (s *scrape) queue(now workqueue.Stats, all workqueue.Totals, oldest time.Du
 }
 
 func (s *scrape) controller(name string, c controller.Stats) {
-	if !c.Running { // as in a replica that does not lead: what a former leader has parked, and what waits here, is the business of the present one
+	if !c.Running { // as in a replica that does not lead: only the leader has to act on its parked and waiting keys
 		c.Queue.Parked, c.OldestReady = 0, 0
 		for by := range c.OldestHeld {
 			c.OldestHeld[by] = 0

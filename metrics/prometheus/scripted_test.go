@@ -206,7 +206,7 @@ func TestStandbyIsNotMaster(t *testing.T) {
 	})
 }
 
-// What a former leader has parked, and what waits there, is the business of the present one.
+// The alerts must not fire on the parked and waiting keys of a former leader.
 func TestControllerThatDoesNotRunWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := must(controller.New("sites", func(context.Context, string) (controller.Result, error) {

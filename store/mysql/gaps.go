@@ -147,7 +147,7 @@ func (r *reading[T]) findLate(ctx context.Context, within time.Duration) error {
 			if err := r.mark(ctx, "a change was committed late"); err != nil {
 				return err
 			}
-			// After the mark: if this fails, there is another one. What is left of the gap stays settled all the time.
+			// After the mark: if this fails, the next look marks again. The rest of the gap stays settled throughout.
 			err := r.session.write(ctx, q.at(q.split, late.Int64, 0))
 			if err == nil {
 				err = r.session.write(ctx, q.at(q.unsettle, late.Int64, 0))

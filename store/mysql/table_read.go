@@ -181,7 +181,7 @@ func (r *reading[T]) check(ctx context.Context) error {
 		return err
 	case r.columns == nil:
 		r.columns = columns
-	case !slices.Equal(r.columns, columns): // then rows may look different, although nobody has written them
+	case !slices.Equal(r.columns, columns): // then rows may look different without having been written
 		return expired("the columns of the table have other definitions")
 	}
 	return nil

@@ -152,7 +152,8 @@ func (c *Call) Hold(ctx context.Context) {
 	c.by.gate()
 }
 
-// Over reports whether the process has noticed that the leadership of the call is over. If so, a look at the clock after Over says the same.
+// Over reports whether the process has noticed that the leadership of the call is over. If it has, the clock
+// of the leadership, read after Over, says so too.
 func (c *Call) Over() bool {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
