@@ -153,13 +153,11 @@ func (r *run) park(h *held) {
 	for end := time.Now().Add(takes); !r.failed(); {
 		for !r.failed() && (r.turn() || r.warm() || r.thawLate()) {
 		}
-		next := r.next()
+		next, _ := r.outlook()
 		if next.IsZero() || !next.Before(end) || !next.After(time.Now()) {
 			next = end
 		}
-		if late := r.nextLate(); !late.IsZero() && late.Before(next) {
-			next = late
-		}
+		next = earliest(next, r.nextLate())
 		if !time.Now().Before(end) {
 			break
 		}

@@ -34,7 +34,9 @@ func (r *run) checkFailures() {
 		if p.dead.Load() || p.program.Trusted {
 			continue
 		}
-		p.checkPanics()
+		if r.concurrent { // step mode checks after each reconcile
+			p.checkPanics()
+		}
 		for _, l := range p.loops {
 			for _, k := range l.failed() {
 				if k.failures == 0 && !k.next.IsZero() || !p.share.has(l, k.key) {

@@ -35,8 +35,9 @@ type loop interface {
 
 	readyKeys() []string
 	step(ctx context.Context, key string) string // reconciles a key, and returns the outcome; empty if the key was not ready
-	next() time.Time                             // when a key becomes ready; zero if none does
-	reconciling() bool                           // whether a reconcile is in flight
+
+	// outlook returns when a key becomes ready by itself, or zero if none does, and whether a reconcile is in flight.
+	outlook() (next time.Time, inFlight bool)
 
 	// lastReady returns how many keys are ready, even while the controller is paused. If there are several, and keys are strings, hurry makes the last
 	// of them the first.
@@ -95,28 +96,26 @@ func (l controllerLoop[K]) step(ctx context.Context, key string) string {
 	return ""
 }
 
-func (l controllerLoop[K]) next() (next time.Time) {
+func (l controllerLoop[K]) outlook() (next time.Time, inFlight bool) {
 	for k := range l.Inspect().Keys() {
+		inFlight = inFlight || k.State == workqueue.InProcess
 		var expiry time.Time
 		if k.HeldBy != "" && k.HeldUntil.After(time.Now()) {
 			expiry = k.HeldUntil
 		}
-		for _, t := range []time.Time{k.Next, k.QuietUntil, expiry} {
-			if !t.IsZero() && (next.IsZero() || t.Before(next)) {
-				next = t
-			}
-		}
+		next = earliest(next, k.Next, k.QuietUntil, expiry)
 	}
-	return next
+	return next, inFlight
 }
 
-func (l controllerLoop[K]) reconciling() bool {
-	for k := range l.Inspect().Keys() {
-		if k.State == workqueue.InProcess {
-			return true
+// earliest returns the earliest of times, apart from those that are zero.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
 		}
 	}
-	return false
+	return first
 }
 
 func (l controllerLoop[K]) lastReady() (n int, hurry func()) {

@@ -75,7 +75,7 @@ var mutants = []struct{ name, file, was, becomes, test string }{
 	},
 	{
 		"in run mode, a reconcile in flight is not awaited", "settle.go",
-		"if next = end; r.reconciling() {", "if next = end; false {", "TestReconcileInFlightIsAwaited",
+		"if next = end; inFlight {", "if next = end; false {", "TestReconcileInFlightIsAwaited",
 	},
 	{
 		"a list of a cache that lags shows the present", "backend.go",

@@ -156,7 +156,10 @@ func (p *process) ask() {
 
 // reconciling reports whether a controller of the process has a reconcile in flight.
 func (p *process) reconciling() bool {
-	return slices.ContainsFunc(p.loops, loop.reconciling)
+	return slices.ContainsFunc(p.loops, func(l loop) bool {
+		_, inFlight := l.outlook()
+		return inFlight
+	})
 }
 
 // die ends the process at once. The goroutine ends at its next call of the environment.

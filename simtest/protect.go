@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"time"
 )
 
 // protect calls a function of the world. If it panics, or ends its goroutine, the run fails, and ok is false.
@@ -33,19 +32,14 @@ func protect(what string, f func() error, report func(problem)) (err error, ok b
 
 // limit is protect for a function that may block: after the longest time that the run waits, the run fails.
 func (r *run) limit(what string, f func() error) (err error, ok bool) {
-	done := make(chan struct{})
-	// Ends with f. If f never returns, the bubble of the run ends with a deadlock, and playWorld reports the run that has failed here.
-	go func() {
-		defer close(done)
-		growStack()
-		err, ok = r.protect(what, f)
-	}()
-	timer := time.NewTimer(longest)
-	defer timer.Stop()
+	// If f never returns, the bubble of the run ends with a deadlock, and playWorld reports the run that has failed here.
+	tooLong := r.callLimit.start()
+	done := r.workers.begin(func() { err, ok = r.protect(what, f) })
+	defer r.callLimit.stop()
 	select {
 	case <-done:
 		return err, ok
-	case <-timer.C:
+	case <-tooLong:
 		r.failWith(problem{rule: ruleWorld, about: what, text: fmt.Sprintf("%s has not returned after %v", what, longest)})
 		return errHangs, false
 	}

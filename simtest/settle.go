@@ -31,9 +31,9 @@ func (r *run) settle() {
 			continue
 		}
 		end := r.lastTouch().Add(r.world.Horizon)
-		next := r.next()
+		next, inFlight := r.outlook()
 		if next.IsZero() || next.After(end) {
-			if next = end; r.reconciling() {
+			if next = end; inFlight {
 				next = r.lastTouch().Add(longest)
 			} else if !r.unsettled() {
 				return
@@ -118,40 +118,27 @@ func (r *run) thawLate() (did bool) {
 func (r *run) nextLate() (next time.Time) {
 	for p := range r.processes() {
 		for _, in := range p.inputs {
-			if at := in.fairUntil(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-				next = at
-			}
+			next = earliest(next, in.fairUntil())
 		}
 	}
 	return next
 }
 
-// next returns when the first delayed key becomes ready, or zero.
-func (r *run) next() (next time.Time) {
+// outlook returns when the first delayed key becomes ready, or zero, and whether a reconcile is in flight.
+func (r *run) outlook() (next time.Time, inFlight bool) {
 	for p := range r.processes() {
 		for _, l := range p.loops {
-			if t := l.next(); !t.IsZero() && (next.IsZero() || t.Before(next)) {
-				next = t
-			}
+			t, busy := l.outlook()
+			next, inFlight = earliest(next, t), inFlight || busy
 		}
 	}
-	return next
+	return next, inFlight
 }
 
 // unsettled reports whether something may happen just because time passes, apart from delayed keys.
 func (r *run) unsettled() bool {
 	for p := range r.processes() {
 		if p.driver.unsettled() {
-			return true
-		}
-	}
-	return false
-}
-
-// reconciling reports whether a reconcile is in flight.
-func (r *run) reconciling() bool {
-	for p := range r.processes() {
-		if p.reconciling() {
 			return true
 		}
 	}

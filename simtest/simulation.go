@@ -49,6 +49,8 @@ type run struct {
 	concurrent bool
 
 	driver     driver
+	workers    workers        // for what may block: reconciles in step mode, and functions of the world
+	callLimit  limitTimer     // of a call of a function of the world
 	decoded    *decodedValues // of all runs
 	user       *User          // of each step
 	view       *View          // of each call of Always and Goal
@@ -139,17 +141,16 @@ func (r *run) play(mode string) {
 			r.userStep(i)
 		}
 		r.settle()
-		r.arrive(false)
-		r.settle()
-		r.rebalance(false)
-		r.settle()
+		if r.arrive(false) {
+			r.settle()
+		}
+		if r.rebalance(false) {
+			r.settle()
+		}
 		r.noteSettled()
 	}
-	for {
+	for !r.failed() && (r.heal() || r.oneMoreAttempt()) {
 		r.settle()
-		if r.failed() || !r.heal() && !r.oneMoreAttempt() {
-			break
-		}
 	}
 	r.noteSettled()
 	r.checkInputs()
@@ -203,6 +204,7 @@ func (r *run) end() {
 		p.remove()
 	}
 	r.driver.end()
+	r.workers.dismiss()
 	synctest.Wait()
 }
 

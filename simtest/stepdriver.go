@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"testing/synctest"
-	"time"
 
 	"github.com/setpoint-go/setpoint/controller"
 	"github.com/setpoint-go/setpoint/informer"
@@ -18,22 +17,21 @@ import (
 
 // stepDriver steps informers and controllers, one at a time. Every cache reads what it may before a key is reconciled. Only a part in the
 // background has a goroutine of its own, and each of its calls waits for its turn.
-type stepDriver struct{ workers workers }
+type stepDriver struct{}
 
 func (d *stepDriver) start(p *process) (processDriver, error) {
-	s := &stepProcess{p: p, workers: &d.workers, base: p.ctx}
+	s := &stepProcess{p: p, base: p.ctx}
 	if p.program.Lease != "" && p.share == nil {
 		p.ctx, s.endTerm = leaderelect.Appoint(p.ctx, p.program.Lease, p.term)
 	}
 	return s, nil
 }
 
-func (d *stepDriver) end() { d.workers.dismiss() }
+func (d *stepDriver) end() {}
 
 // stepProcess is the [processDriver] of step mode.
 type stepProcess struct {
 	p          *process
-	workers    *workers
 	base       context.Context  // without the leadership
 	endTerm    func(why error)  // ends the leadership; nil without a lease
 	ends       []func()         // in the order of the parts
@@ -42,7 +40,7 @@ type stepProcess struct {
 	background int              // parts that run in the background
 	waiting    []manager.Part   // the ones that wait until the caches have synced
 	begins     informer.Version // of the database when the process began to lead
-	limit      *time.Timer      // of the reconcile in flight; nil before the first
+	limit      limitTimer       // of the reconcile in flight
 }
 
 func (s *stepProcess) joinLoop(l loop) error {
@@ -239,16 +237,6 @@ func (s *stepProcess) work(l loop) bool {
 	return false
 }
 
-// startLimit returns a channel that receives when a reconcile that begins now takes too long.
-func (s *stepProcess) startLimit() <-chan time.Time {
-	if s.limit == nil {
-		s.limit = time.NewTimer(longest)
-	} else {
-		s.limit.Reset(longest)
-	}
-	return s.limit.C
-}
-
 // reconcile makes a controller reconcile a key, and waits for it. It returns false if the key was not ready.
 func (s *stepProcess) reconcile(l loop, key string) bool {
 	p := s.p
@@ -258,8 +246,8 @@ func (s *stepProcess) reconcile(l loop, key string) bool {
 	var outcome string
 	p.held = make(chan *held)
 	p.inFlight.Store(true)
-	endless := s.startLimit()
-	done := s.workers.begin(func() { outcome = l.step(p.ctx, key) })
+	endless := s.limit.start()
+	done := p.run.workers.begin(func() { outcome = l.step(p.ctx, key) })
 	for ended := false; !ended; {
 		select {
 		case h := <-p.held:
@@ -271,7 +259,7 @@ func (s *stepProcess) reconcile(l loop, key string) bool {
 			p.kill()
 		}
 	}
-	s.limit.Stop()
+	s.limit.stop()
 	p.inFlight.Store(false)
 	synctest.Wait()
 	if p.zombie {
@@ -285,7 +273,9 @@ func (s *stepProcess) reconcile(l loop, key string) bool {
 		return false
 	case outcome != "Succeeded":
 		p.note("%s: %s %s", l.Name(), key, outcome)
-		p.checkPanics()
+		if strings.HasPrefix(outcome, controller.Panicked.String()) {
+			p.checkPanics()
+		}
 	}
 	return true
 }
@@ -353,61 +343,3 @@ func (s *stepProcess) unhang() {}
 func (s *stepProcess) stop() {}
 
 func (s *stepProcess) kill() {}
-
-// workers are goroutines for reconciles.
-type workers struct {
-	mu sync.Mutex
-	// mu guards the following.
-	free []*worker // idle workers
-}
-
-// worker is a goroutine for reconciles, one after the other. Its stack has grown by the second one, which saves a tenth of the time of
-// a run.
-type worker struct {
-	tasks chan func()
-	done  chan struct{} // of capacity 1
-}
-
-// begin has a worker do something, and returns a channel that receives when the worker has ended, be it by Goexit. The caller waits for
-// that.
-func (ws *workers) begin(do func()) (done <-chan struct{}) {
-	ws.mu.Lock()
-	var w *worker
-	if n := len(ws.free); n > 0 {
-		w, ws.free = ws.free[n-1], ws.free[:n-1]
-	}
-	ws.mu.Unlock()
-	if w == nil {
-		w = &worker{make(chan func()), make(chan struct{}, 1)}
-		go w.run(ws) // ends with the run, or by a Goexit of what it does, as at the end of a process
-	}
-	w.tasks <- do
-	return w.done
-}
-
-func (w *worker) run(ws *workers) {
-	growStack()
-	busy := false
-	defer func() {
-		if busy { // a Goexit
-			w.done <- struct{}{}
-		}
-	}()
-	for do := range w.tasks {
-		busy = true
-		do()
-		busy = false
-		ws.mu.Lock()
-		ws.free = append(ws.free, w)
-		ws.mu.Unlock()
-		w.done <- struct{}{}
-	}
-}
-
-// dismiss ends the workers, all of which are idle.
-func (ws *workers) dismiss() {
-	for _, w := range ws.free {
-		close(w.tasks)
-	}
-	ws.free = nil
-}
