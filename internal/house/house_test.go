@@ -134,6 +134,7 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 
 		{"the operating", "docs/operating.md", "`setpoint_parked`\n", "names setpoint_parked, which"},
 		{"the operating", "docs/operating.md", "`\"it was parked\"`\n", "names \"it was parked\", which"},
+		{"the operating", "store/sqlite/README.md", "`\"it was parked\"`\n", "store/sqlite/README.md: names \"it was parked\", which"},
 		{"the operating", "docs/operating.md", "\n## Alerts\n`SomebodyLeads`\n", "names SomebodyLeads, which"},
 		{"code in a page", "README.md", "```go\npackage main // new\n```\n", "README.md: shows code that is not an example: package main // new"},
 	}

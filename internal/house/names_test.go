@@ -60,7 +60,8 @@ func declarations(t *tree) (packages, declared map[string]bool) {
 	return packages, declared
 }
 
-// operating checks that the metrics, the log messages (in quotes), and the alerts exist that the operating guide names.
+// operating checks that the metrics, the log messages (in quotes), and the alerts exist that the operating guide names, and the pages of the
+// databases that belong to it.
 func operating(t *tree) (problems []string) {
 	var code, metrics strings.Builder
 	for _, f := range t.code {
@@ -73,15 +74,23 @@ func operating(t *tree) (problems []string) {
 		}
 	}
 	metric := regexp.MustCompile(`^(setpoint|workqueue|controller_runtime|leader_election)_\w+$`)
-	page := t.files["docs/operating.md"]
-	alerts := strings.Index(page, "\n## Alerts\n")
-	for _, m := range regexp.MustCompile("`[^`\n]+`").FindAllStringIndex(page, -1) {
-		name := strings.Trim(page[m[0]:m[1]], "`")
-		alert := alerts >= 0 && m[0] > alerts && !strings.Contains(page[alerts+1:m[0]], "\n## ") && regexp.MustCompile(`^[A-Z]\w+$`).MatchString(name)
-		if metric.MatchString(name) && !strings.Contains(metrics.String(), `"`+name+`"`) ||
-			strings.HasPrefix(name, `"`) && !strings.Contains(code.String(), name) ||
-			alert && !strings.Contains(t.files["docs/metrics.md"], "alert: "+name+"\n") {
-			problems = append(problems, "docs/operating.md: names "+name+", which does not exist")
+	pages := []string{"docs/operating.md"}
+	for name := range t.files {
+		if path.Dir(path.Dir(name)) == "store" && path.Base(name) == "README.md" {
+			pages = append(pages, name)
+		}
+	}
+	for _, file := range pages {
+		page := t.files[file]
+		alerts := strings.Index(page, "\n## Alerts\n")
+		for _, m := range regexp.MustCompile("`[^`\n]+`").FindAllStringIndex(page, -1) {
+			name := strings.Trim(page[m[0]:m[1]], "`")
+			alert := alerts >= 0 && m[0] > alerts && !strings.Contains(page[alerts+1:m[0]], "\n## ") && regexp.MustCompile(`^[A-Z]\w+$`).MatchString(name)
+			if metric.MatchString(name) && !strings.Contains(metrics.String(), `"`+name+`"`) ||
+				strings.HasPrefix(name, `"`) && !strings.Contains(code.String(), name) ||
+				alert && !strings.Contains(t.files["docs/metrics.md"], "alert: "+name+"\n") {
+				problems = append(problems, file+": names "+name+", which does not exist")
+			}
 		}
 	}
 	return problems

@@ -46,7 +46,7 @@ func newMariaDB(user, addr, database, options string) (*sql.DB, error) {
 	return db, nil
 }
 
-// The options of the driver: one that docs/operating.md recommends, and its defaults, with other meanings of affected rows.
+// The options of the driver: one that store/mysql/README.md recommends, and its defaults, with other meanings of affected rows.
 const (
 	recommended = "interpolateParams=true&innodb_lock_wait_timeout=2"
 	foundRows   = "clientFoundRows=true&innodb_lock_wait_timeout=2"
@@ -281,7 +281,7 @@ func TestMariaDBGuardAndTakeoverExcludeEachOther(t *testing.T) {
 	}
 }
 
-// A deadlock ends a transaction in the server, with its guard, and sql.Tx does not know. docs/operating.md says so.
+// A deadlock ends a transaction in the server, with its guard, and sql.Tx does not know. store/mysql/README.md says so.
 func TestMariaDBDeadlockEndsGuard(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

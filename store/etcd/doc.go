@@ -61,8 +61,8 @@
 // # Faults
 //
 // In a partition, members without a majority refuse reads and writes. Restore a backup only with --bump-revision and
-// --mark-compacted of etcdutl. docs/backends.md in the repository says how to operate etcd: in a partition, after a restore, and
-// with a full disk or quota. bench/faults.md lists the faults that the tests inject.
+// --mark-compacted of etcdutl. README.md says how to operate etcd: settings, and what to do in a partition, after a restore, and
+// with a full disk or quota. bench/faults.md in the repository lists the faults that the tests inject.
 //
 // # Limits and cost
 //

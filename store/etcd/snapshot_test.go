@@ -23,7 +23,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/backend"
 )
 
-// A cluster is restored from a snapshot with the options that docs/backends.md demands, while a watch is open. Every watch expires, from
+// A cluster is restored from a snapshot with the options that README.md demands, while a watch is open. Every watch expires, from
 // before and from after the snapshot, and the informer lists again by itself.
 func TestWatchesExpireAfterSnapshotRestore(t *testing.T) {
 	t.Parallel()

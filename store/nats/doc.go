@@ -42,8 +42,8 @@
 // loses the writes of up to the last two minutes. To prevent that, set sync_interval: always, which costs an fsync for each write, or
 // use a stream with three replicas on machines that do not fail together.
 //
-// docs/backends.md in the repository says how to operate NATS: after a loss of acknowledged writes, after a lost acknowledgment, in a
-// partition, and with a full disk. bench/faults.md lists the faults that the tests inject.
+// README.md says how to operate NATS: settings, and what to do after a loss of acknowledged writes, after a lost acknowledgment, in a
+// partition, and with a full disk. bench/faults.md in the repository lists the faults that the tests inject.
 //
 // # Subjects and history
 //

@@ -60,6 +60,5 @@
 // transactions, up to 64 in each. A list holds a snapshot until its loop ends, which keeps the server from
 // vacuuming. Every Backend or Table with a watch holds one connection for notifications. Keep records below one megabyte.
 //
-// docs/backends.md in the repository says how to operate Postgres: with poolers, after crashes and failovers, and with half-open
-// connections.
+// README.md says how to operate Postgres: settings, poolers, crashes and failovers, and half-open connections.
 package postgres

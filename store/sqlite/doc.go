@@ -19,7 +19,7 @@
 // write, which makes the controller wait until its caches show the transaction. The program in examples/yourtable does both.
 //
 // A write costs more with the triggers, which add a row to a log for each row that is written. A DELETE of all rows costs the most, because
-// SQLite then reads each row instead of dropping the pages. docs/backends.md in the repository has ratios, and says how to operate the file.
+// SQLite then reads each row instead of dropping the pages. README.md says how to operate the file.
 //
 // # Objects
 //
