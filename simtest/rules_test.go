@@ -155,7 +155,7 @@ func TestNondeterministicPlanIsReported(t *testing.T) {
 }
 
 func TestEveryRuleIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/testing.md")
+	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	for _, rule := range simtest.Rules() {
 		require.NotEmpty(t, rule.Means(), rule)

@@ -16,7 +16,7 @@ import (
 	"github.com/setpoint-go/setpoint/store"
 )
 
-// This file is what docs/testing.md shows.
+// This file is what docs/testing.md shows, and example_replicas_test.go what README.md does.
 
 type Site struct {
 	Servers int
@@ -67,6 +67,9 @@ func sitesWorld() simtest.World {
 func TestDocumentationShowsProgramAndOutput(t *testing.T) {
 	page, err := os.ReadFile("../docs/testing.md")
 	require.NoError(t, err)
+	reference, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	page = append(page, reference...)
 	program, err := os.ReadFile("sites_test.go")
 	require.NoError(t, err)
 	replicas, err := os.ReadFile("example_replicas_test.go")
