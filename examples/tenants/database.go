@@ -47,7 +47,7 @@ func openDatabase(ctx context.Context, address string, installs bool) (*database
 	return nil, fmt.Errorf("tenants: open -store %q: it begins with none of sqlite:, postgres://", address)
 }
 
-// openPostgres follows the table by a log that triggers write: see docs/your-database.md.
+// openPostgres follows the table by a log that triggers write: see store/postgres/README.md.
 func openPostgres(ctx context.Context, address string, installs bool) (_ *database, err error) {
 	pool, err := pgxpool.New(ctx, address)
 	if err != nil {

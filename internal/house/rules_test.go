@@ -192,11 +192,11 @@ func headings(t *tree) map[string]bool {
 	return anchors
 }
 
-// pageCode checks that each Go program in the README, in the first page on elections, and in the pages on your data, on your database, and on the
-// live page is an example, to the letter, so that it is compiled and tested. The last three show programs piece by piece.
+// pageCode checks that each Go program in the README, in the first page on elections, and in the pages below is an
+// example, to the letter, so that it is compiled and tested. The pages below show programs piece by piece.
 func pageCode(t *tree) (problems []string) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
-	pieces := []string{"docs/your-data.md", "docs/your-database.md", "docs/your-mysql.md", "docs/debug.md", "docs/clientgo.md", "docs/operating.md", "docs/cookbook.md",
+	pieces := []string{"docs/your-data.md", "store/postgres/README.md", "store/mysql/README.md", "store/etcd/README.md", "docs/debug.md", "docs/clientgo.md", "docs/operating.md", "docs/cookbook.md",
 		"docs/webhooks.md"}
 	for _, name := range append([]string{"README.md", "docs/leaderelection.md"}, pieces...) {
 		for _, m := range block.FindAllStringSubmatch(t.files[name], -1) {

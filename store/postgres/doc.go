@@ -13,7 +13,7 @@
 // Your programs write the table as before, and do not wait for each other. Watches miss no change, however transactions overlap: see
 // [Table]. If a reconcile writes the table, begin its transaction with [Guard], which refuses the transaction of a replaced leader, and
 // call [Table.VersionOf], which makes the controller wait until its caches show the transaction. If you may not create triggers, use
-// [NewQuery], which polls. docs/your-database.md in the repository has a complete program, and compares the costs.
+// [NewQuery], which polls. README.md has a complete program, and compares the costs.
 //
 // # Objects
 //

@@ -14,7 +14,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-// The examples of docs/your-database.md that are not in its program.
+// The examples of README.md that are not in its program.
 
 type (
 	Customer struct {

@@ -19,7 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/store/postgres"
 )
 
-// These tests hold the tables of docs/your-database.md to what the server does.
+// These tests hold the tables of README.md to what the server does.
 func TestWhatLogSees(t *testing.T) {
 	t.Parallel()
 	server := servertest.Postgres(t, "fsync=off", "wal_level=logical")

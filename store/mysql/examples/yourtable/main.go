@@ -1,5 +1,5 @@
 // Command yourtable scales the servers of each tenant to the number in your own table of MariaDB or MySQL. Start as many copies as you like: one
-// copy leads, and the others stand by to take over. See docs/your-mysql.md.
+// copy leads, and the others stand by to take over. See the README.md of store/mysql.
 //
 //	yourtable -install 'root@tcp(localhost:3306)/shop'   # once, when you deploy
 //	yourtable 'root@tcp(localhost:3306)/shop'

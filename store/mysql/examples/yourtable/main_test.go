@@ -71,7 +71,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	require.Error(t, err, "nothing is installed yet: %s", out)
 	require.NoError(t, program("-install", source).Run())
 	require.NoError(t, program("-install", source).Run(), "again")
-	page, err := os.ReadFile("../../../../docs/your-mysql.md")
+	page, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	grants := regexp.MustCompile("(?s)```sql\n(GRANT .*?)```").FindStringSubmatch(string(page))
 	require.NotNil(t, grants)

@@ -1,5 +1,5 @@
 // Command yourtable scales the servers of each tenant to the number in your own table. Start as many copies as you like:
-// one copy leads, and the others stand by to take over. See docs/your-database.md.
+// one copy leads, and the others stand by to take over. See the README.md of store/postgres.
 //
 //	yourtable -install postgres://...   # once, when you deploy
 //	yourtable postgres://...

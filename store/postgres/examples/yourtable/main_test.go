@@ -57,7 +57,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	require.Error(t, err, "nothing is installed yet: %s", out)
 	require.NoError(t, program("-install", url).Run())
 	require.NoError(t, program("-install", url).Run(), "again")
-	page, err := os.ReadFile("../../../../docs/your-database.md")
+	page, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	grants := regexp.MustCompile("(?s)```sql\n(GRANT .*?)```").FindSubmatch(page)
 	require.NotNil(t, grants)
@@ -131,7 +131,7 @@ func TestStandbyTakesOver(t *testing.T) {
 
 // A program that begins its transaction with a statement of the page commits before the next leader begins, or not at all.
 func TestStatementsOfDocumentationGuard(t *testing.T) {
-	page, err := os.ReadFile("../../../../docs/your-database.md")
+	page, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	guards := regexp.MustCompile("(?s)```sql\n([^`]*term = 7[^`]*)```").FindAllStringSubmatch(string(page), -1)
 	require.Len(t, guards, 2)
