@@ -232,6 +232,33 @@ func TestSilentSourceAndLeaseStoreAreProblems(t *testing.T) {
 	})
 }
 
+func TestDelayedSourceIsProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := delayedSource{behind{}, time.Now()}
+		seen, err := informer.New(informer.Filter(source, func(string) bool { return true }), func(site string) string { return site },
+			informer.Config{Name: "cached", Logger: quiet})
+		require.NoError(t, err)
+		_, m, h := plain(t, manager.Config{}, idle, controller.Config[string]{}, controller.For(seen))
+		running(t, m)
+		time.Sleep(59 * time.Second)
+		health, _ := healthOf(t, h)
+		assert.Equal(t, "ready", health, "it may take a while")
+		assert.NotContains(t, read(t, h, ""), "delayed for")
+		time.Sleep(time.Second)
+		health, problems := healthOf(t, h)
+		assert.Equal(t, "degraded", health)
+		assert.Equal(t, []any{`informer "cached": something, such as an open transaction, has kept changes from its cache for 1 min 0 s`}, problems)
+		assert.Contains(t, read(t, h, ""), "delayed for 1 min 0 s")
+	})
+}
+
+type delayedSource struct {
+	informer.ListWatcher[string]
+	since time.Time
+}
+
+func (d delayedSource) DelayedSince() time.Time { return d.since }
+
 // down is a store of leases that does not answer.
 type down struct{ leaderelect.LeaseStore }
 

@@ -116,6 +116,7 @@ type informerView struct {
 	Missing  int       `json:"missing"` // records whose keys cannot be read
 	Version  uint64    `json:"version"`
 	Received time.Time `json:"lastReceived,omitzero"`
+	Delayed  time.Time `json:"delayedSince,omitzero"`
 	Lag      float64   `json:"lagSeconds"` // the maximum over all controllers
 	Measured bool      `json:"lagMeasured"`
 	Pending  int       `json:"pending"`
@@ -300,7 +301,7 @@ func informerOf(name string, in anInformer) informerView {
 	s := in.Stats()
 	v := informerView{
 		Name: name, Link: cacheLink(name, "", 0), Synced: in.HasSynced(), Watching: s.Watching, Objects: s.Objects, Unread: s.Unread, Missing: s.Missing,
-		Version: uint64(s.Version), Received: s.LastReceived,
+		Version: uint64(s.Version), Received: s.LastReceived, Delayed: s.DelayedSince,
 		Pending: s.Pending, Handlers: s.Handlers, Backlog: s.Backlog, Lists: s.Lists, Errors: s.Errors,
 	}
 	if s.LastError != nil {

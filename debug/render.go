@@ -59,6 +59,9 @@ const longReconcile = time.Minute
 // slowTakeover is the time after which it is a problem that a new leader waits for its caches.
 const slowTakeover = 10 * time.Second
 
+// delayed reports whether it is a problem, after a minute, that something keeps changes from a cache.
+func delayed(since, now time.Time) bool { return !since.IsZero() && now.Sub(since) >= time.Minute }
+
 func (h *Handler) header(ps parts, here string) header {
 	v := header{Now: time.Now(), Title: h.cfg.Title, State: ps.state, Problems: []string{}, Actions: h.cfg.Actions, Here: here}
 	if v.Actions {
@@ -117,6 +120,10 @@ func degraded(ps parts) (all []problem) {
 			all = append(all, problem{text: fmt.Sprintf("informer %q: the cache lacks the current state of %s (unread) and %s (missing)", name,
 				counted(s.Unread, "object", "objects"), counted(s.Missing, "record", "records"))})
 		}
+		if now := time.Now(); delayed(s.DelayedSince, now) {
+			all = append(all, problem{text: fmt.Sprintf("informer %q: something, such as an open transaction, has kept changes from its cache for %s", name,
+				span(now.Sub(s.DelayedSince)))})
+		}
 		if s.LastError != nil && !s.Watching {
 			all = append(all, problem{text: fmt.Sprintf("informer %q: its source has not answered since: %v", name, s.LastError)})
 		}
@@ -169,6 +176,7 @@ func newPages() pages {
 		"ago":   func(t, now time.Time) string { return span(now.Sub(t)) },
 		"slug":  func(s string) string { return strings.ReplaceAll(s, " ", "-") },
 		"bytes": func(s string) int { return len(s) }, "address": address,
+		"delayed": delayed,
 	}
 	for _, name := range []string{"overview", "queue", "key", "find", "informer", "confirm"} {
 		p.templates[name] = template.Must(template.New("layout.html").Funcs(functions).ParseFS(

@@ -65,21 +65,7 @@ const readLimit = 10 * time.Second
 
 func newCatchUps(src any) catchUps {
 	return catchUps{
-		source: versionerOf(src), versions: versionReads{turn: make(chan struct{}, 1)}, lists: newSharedLists(), holds: newSharedLists(),
-	}
-}
-
-// versionerOf returns the Versioner of src, or of the source that src is made from; or nil.
-func versionerOf(src any) Versioner {
-	for {
-		switch s := src.(type) {
-		case Versioner:
-			return s
-		case interface{ Source() any }:
-			src = s.Source()
-		default:
-			return nil
-		}
+		source: partOf[Versioner](src), versions: versionReads{turn: make(chan struct{}, 1)}, lists: newSharedLists(), holds: newSharedLists(),
 	}
 }
 

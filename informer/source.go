@@ -266,6 +266,28 @@ type Versioner interface {
 	LatestVersion(ctx context.Context) (Version, error)
 }
 
+// Delayer is an optional interface of a [ListWatcher]: a source in which something can keep watches from reporting what is committed, such as a
+// transaction that stays open. [Stats] has what it says. A source that has a method Source() any, as those of [Filter] and [Map], is delayed as
+// that source.
+type Delayer interface {
+	// DelayedSince returns when an open watch first saw what delays it, or zero if nothing does. Several goroutines may call it concurrently.
+	DelayedSince() time.Time
+}
+
+// partOf returns src as an I, or the source that src is made from; or nil.
+func partOf[I any](src any) (part I) {
+	for {
+		if s, ok := src.(I); ok {
+			return s
+		}
+		made, ok := src.(interface{ Source() any })
+		if !ok {
+			return part
+		}
+		src = made.Source()
+	}
+}
+
 // bookmarkPeriod returns the promise of src, or 0.
 func bookmarkPeriod(src any) time.Duration {
 	if b, ok := src.(Bookmarker); ok {

@@ -14,6 +14,10 @@ type Stats struct {
 	LastReceived time.Time
 	Watching     bool
 
+	// DelayedSince is when the open watch first saw something that keeps it from reporting what is committed: see [Delayer]. It is zero if there is
+	// nothing, or if the source is no Delayer.
+	DelayedSince time.Time
+
 	// LastError is why the last list or watch failed. It is nil if the source has answered since, or if a watch has been open for a second
 	// since.
 	LastError error
@@ -39,6 +43,9 @@ type Stats struct {
 func (in *Informer[K, T]) Stats() Stats {
 	s := in.progress.stats()
 	s.Unread, s.Missing = in.unread.counts()
+	if d := partOf[Delayer](in.reflector.src); d != nil {
+		s.DelayedSince = d.DelayedSince()
+	}
 	s.Objects, s.Pending, s.Errors = in.indexer.Len(), in.buffer.len(), in.errors.Load()
 	listeners := in.joined()
 	s.Handlers = len(listeners)

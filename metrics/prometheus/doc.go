@@ -52,6 +52,7 @@
 //	setpoint_informer_missing_records                    gauge      informer         records whose keys could not be read
 //	setpoint_informer_version                            gauge      informer         version that the cache has reached
 //	setpoint_informer_silent_seconds                     gauge      informer         time since the last list, event, or bookmark
+//	setpoint_informer_delayed_seconds                    gauge      informer         time for which an open transaction has delayed the watch
 //	setpoint_informer_watching                           gauge      informer         1 while a watch is open
 //	setpoint_informer_pending_events                     gauge      informer         events that are not in the cache yet
 //	setpoint_informer_backlog_changes                    gauge      informer         changes that wait for handlers

@@ -34,7 +34,7 @@ type families struct {
 	reconciles, errors, terminal, panics, time, active, workers    *family
 	outcomes, fenced, held, oldestHeld, cacheLag, unmapped, paused *family
 
-	objects, unread, missing, version, silent, watching, pending, backlog, lists, sourceErrors *family
+	objects, unread, missing, version, silent, heldUp, watching, pending, backlog, lists, sourceErrors *family
 
 	master, leaseLeft, terms, lost, leaseFails *family
 	slots, slotsOwned, slotsMembers            *family
@@ -97,6 +97,7 @@ func newFamilies() *families {
 	fs.missing = fs.gauge("setpoint_informer_missing_records", "Records of the last list of which not even the keys could be read", informer)
 	fs.version = fs.smallest("setpoint_informer_version", "Version of the source that the cache has reached", informer)
 	fs.silent = fs.largest("setpoint_informer_silent_seconds", "Time since the last list, event, or bookmark of the source", informer)
+	fs.heldUp = fs.largest("setpoint_informer_delayed_seconds", "Time for which something, such as an open transaction, has delayed the watch", informer)
 	fs.watching = fs.smallest("setpoint_informer_watching", "1 while a watch is open", informer)
 	fs.pending = fs.gauge("setpoint_informer_pending_events", "Events that were read and are not in the cache yet", informer)
 	fs.backlog = fs.gauge("setpoint_informer_backlog_changes", "Changes that wait for handlers", informer)

@@ -274,6 +274,26 @@ func TestWorstOfPartsWithSameNameIsExported(t *testing.T) {
 	})
 }
 
+func TestDelayOfSourceIsExported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reg := prometheus.NewRegistry()
+		x := must(setpointprom.New(reg, nil))
+		source := &delayedSource{Store: newStore(store.NewMemory(store.MemoryConfig{}), "Site")}
+		require.NoError(t, x.Add("sites", must(informer.New(source, store.Key, informer.Config{Name: "sites", Logger: quiet}))))
+		assert.Equal(t, []string{`setpoint_informer_delayed_seconds{informer="sites"} 0`}, only(lines(t, reg), "setpoint_informer_delayed"))
+		source.since = time.Now()
+		time.Sleep(3 * time.Second)
+		assert.Equal(t, []string{`setpoint_informer_delayed_seconds{informer="sites"} 3`}, only(lines(t, reg), "setpoint_informer_delayed"))
+	})
+}
+
+type delayedSource struct {
+	store.Store[site]
+	since time.Time
+}
+
+func (d *delayedSource) DelayedSince() time.Time { return d.since }
+
 func TestDuplicateRegistrationFails(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	require.NoError(t, reg.Register(prometheus.NewGauge(prometheus.GaugeOpts{Name: "workqueue_depth", Help: "another"})))

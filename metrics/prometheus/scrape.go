@@ -289,6 +289,11 @@ func (s *scrape) informer(name string, p informerStats) {
 	if !in.LastReceived.IsZero() {
 		s.seconds(s.silent, time.Since(in.LastReceived), name)
 	}
+	var delayed time.Duration
+	if !in.DelayedSince.IsZero() {
+		delayed = time.Since(in.DelayedSince)
+	}
+	s.seconds(s.heldUp, delayed, name)
 	s.is(s.watching, in.Watching, name)
 	count(s, s.pending, in.Pending, name)
 	count(s, s.backlog, in.Backlog, name)

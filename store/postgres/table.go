@@ -63,6 +63,7 @@ type Table[T any] struct {
 	log      logID
 	patience time.Duration // how long a read of a watch may take
 	listener listener
+	delays   follow.Delays
 	queries  tableQueries
 
 	serializable atomic.Bool // the default of the sessions, in which a read could make a transaction of a writer fail
@@ -284,7 +285,8 @@ func (t *Table[T]) WatchRanges(ctx context.Context, after informer.Version, rang
 // watch returns a watch with a pace.
 func (t *Table[T]) watch(ctx context.Context, after informer.Version, pace time.Duration) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
-		r := &reading[T]{table: t, trimAt: time.Now()}
+		r := &reading[T]{table: t, trimAt: time.Now(), delay: t.delays.Join()}
+		defer r.delay.Leave()
 		watch := follow.Loop[informer.Event[T]]{
 			Poll:      t.cfg.Poll,
 			Signal:    &t.listener.notified,
@@ -319,6 +321,7 @@ type reading[T any] struct {
 	checked uint64 // the first transaction that the last check may not have seen; 0 before the first check
 	last    *place // of the last page, if there may be more
 	size    int    // of the next page
+	delay   *follow.Delay
 
 	checkAt, trimAt time.Time // the next time
 }
@@ -347,6 +350,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 		}
 		b, err = r.table.read(ctx, at, from, r.base, r.size)
 	}
+	r.delay.Note(b.moment.horizon, b.moment.open)
 	p.Events, p.UpTo = b.events, b.moment.last()
 	r.last, r.size = b.last, fewSize
 	switch {
@@ -422,6 +426,10 @@ func (t *Table[T]) trim(ctx context.Context) error {
 	}
 	return err
 }
+
+// DelayedSince implements [informer.Delayer]. It returns when an open watch first saw the oldest transaction that has written, anywhere on the
+// server, and is still open. It does not ask the server. [Table.Delay] names the transaction.
+func (t *Table[T]) DelayedSince() time.Time { return t.delays.Since() }
 
 // Delay names the transaction that keeps the watches of a [Table] from reporting: the oldest one on the server that has written and is
 // still open.

@@ -318,6 +318,10 @@ func openTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
 	exec(t, tx, `SET LOCAL application_name = 'the report'`)
 	exec(t, tx, `INSERT INTO `+sqlName(cfg)+` VALUES ('late', 1)`)
 	exec(t, pool, `INSERT INTO `+sqlName(cfg)+` VALUES ('early', 1)`)
+	seen := follow(t, table)
+	require.Eventually(t, func() bool { return !seen.Stats().DelayedSince.IsZero() }, time.Minute, time.Millisecond)
+	since := seen.Stats().DelayedSince
+	assert.WithinDuration(t, time.Now(), since, time.Minute)
 	d, err = table.Delay(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, d.Behind)
@@ -331,9 +335,11 @@ func openTransactionDelaysAndIsNamed(t *testing.T, pool *pgxpool.Pool) {
 	assert.Zero(t, d.PID)
 	assert.Equal(t, "the two phases", d.Application)
 	assert.Equal(t, "prepared", d.State)
+	assert.Equal(t, since, seen.Stats().DelayedSince, "it is the same transaction")
 	exec(t, pool, `COMMIT PREPARED 'the two phases'`)
 	_ = tx.Rollback(t.Context())
-	agree(t, pool, cfg, follow(t, table))
+	agree(t, pool, cfg, seen)
+	require.Eventually(t, func() bool { return seen.Stats().DelayedSince.IsZero() }, time.Minute, time.Millisecond)
 }
 
 func logIsTrimmedUpToOldestOpenTransaction(t *testing.T, pool *pgxpool.Pool) {

@@ -145,6 +145,7 @@ const loud = `
     - {series: 'controller_runtime_reconcile_errors_total{controller="sites"}', values: '0+6x40'}
     - {series: 'controller_runtime_reconcile_panics_total{controller="sites"}', values: '0+1x40'}
     - {series: 'setpoint_informer_silent_seconds{informer="sites"}', values: '0+60x40'}
+    - {series: 'setpoint_informer_delayed_seconds{informer="sites"}', values: '0+60x40'}
     - {series: 'setpoint_controller_cache_lag_seconds{controller="sites",informer="sites"}', values: '9x40'}
     - {series: 'setpoint_informer_backlog_changes{informer="sites"}', values: '20000x40'}
     - {series: 'setpoint_informer_unread_objects{informer="sites"}', values: '1x40'}
