@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -44,6 +46,9 @@ type simHost struct {
 }
 
 func (h simHost) Start(ctx context.Context, s machine.Spec) error {
+	if slices.Contains(slices.Collect(maps.Values(h.ids)), s.ID) { // of some hundred random IDs, two may be equal
+		return os.ErrExist // as a machine
+	}
 	n := len(h.ids) + 1
 	key := fmt.Sprintf("r%d", n)
 	h.ids[key] = s.ID
