@@ -1,0 +1,232 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/setpoint-go/setpoint/internal/rowscan"
+)
+
+// layout is the version of the tables.
+const layout = 1
+
+// tables has the statements, with the names of the tables filled in. Values are appended to them, or replace verbs of package fmt.
+//
+//   - objects has a row for each change that is kept. The row with the current state of a key is marked latest. A row that will be removed when
+//     the history is trimmed is marked past: it is not the latest one of its key, or it is a tombstone, which is also marked deleted. A mark that
+//     is not set is NULL, of which a unique index may have any number.
+//   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
+//     start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it tells whether the tables
+//     are complete: the server has no transactions for tables.
+//   - fences has the greatest term of each lease.
+//
+// Names are of binary types, which are compared and ordered by their bytes.
+type tables struct {
+	names                                    []string // of the tables that must exist
+	create                                   []string
+	state, lock, hasObjects                  string
+	get, changes, list                       string
+	present, supersede, insert               string
+	terms, recordTerms                       string
+	advance, horizon, past, trim, readLayout string
+}
+
+func newTables(prefix string) (t tables) {
+	name := strings.NewReplacer("{", "`"+prefix, "}", "`").Replace
+	t.names = []string{prefix + "objects", prefix + "state", prefix + "fences"}
+	t.create = []string{
+		name("CREATE TABLE IF NOT EXISTS {objects} (version BIGINT NOT NULL PRIMARY KEY, kind VARBINARY(128) NOT NULL, `key` VARBINARY(1024) NOT NULL,\n" +
+			"\tlatest TINYINT, past TINYINT, deleted TINYINT NOT NULL, record LONGBLOB NOT NULL, value LONGBLOB NOT NULL,\n" +
+			"\tUNIQUE KEY latest (latest, kind, `key`), KEY changes (kind, version), KEY past (past, version)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
+		name("CREATE TABLE IF NOT EXISTS {fences} (lease VARBINARY(1024) NOT NULL PRIMARY KEY, term BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
+		name("CREATE TABLE IF NOT EXISTS {state} (id TINYINT NOT NULL PRIMARY KEY, layout INT NOT NULL, version BIGINT NOT NULL, horizon BIGINT NOT NULL) ENGINE=InnoDB"),
+		name("CREATE OR REPLACE SQL SECURITY INVOKER VIEW {current} AS SELECT CONVERT(kind USING utf8mb4) AS kind, CONVERT(`key` USING utf8mb4) AS `key`,\n" +
+			"\tversion, CONVERT(value USING utf8mb4) AS value FROM {objects} WHERE latest = 1 AND deleted = 0"),
+		name(fmt.Sprintf("INSERT IGNORE INTO {state} VALUES (1, %d, 0, 0)", layout)),
+	}
+	t.readLayout = name("SELECT layout FROM {state} WHERE id = 1")
+	t.hasObjects = name("SELECT EXISTS (SELECT 1 FROM {objects})")
+	t.state = name("SELECT version, horizon FROM {state} WHERE id = 1")
+	t.lock = t.state + " FOR UPDATE"
+	t.get = name("SELECT version, deleted, record, value FROM {objects} WHERE latest = 1 AND kind = %s AND `key` = %s")
+	// The state and the changes are in one statement, which is one snapshot. The row of the version after which the watch reads is there unless
+	// the version is of another history.
+	t.changes = name("SELECT s.version, s.horizon, (SELECT COUNT(*) FROM {objects} p WHERE p.version = %[2]d), @@global.read_only,\n" +
+		"\to.`key`, o.version, o.deleted, o.record, o.value\n" +
+		"\tFROM {state} s LEFT JOIN {objects} o FORCE INDEX (changes) ON o.kind = %[1]s AND o.version > %[2]d AND s.horizon <= %[2]d\n" +
+		"\tWHERE s.id = 1 ORDER BY o.version LIMIT %[3]d")
+	t.list = name("SELECT `key`, version, deleted, record, value FROM {objects} FORCE INDEX (latest)\n" +
+		"\tWHERE latest = 1 AND kind = %[1]s AND `key` > %[2]s%[3]s ORDER BY `key` LIMIT %[4]d")
+	t.present = name("SELECT kind, `key`, version FROM {objects} FORCE INDEX (latest) WHERE latest = 1 AND (%s) FOR UPDATE")
+	t.supersede = name("UPDATE {objects} SET latest = NULL, past = 1 WHERE version IN (%s)")
+	t.insert = name("INSERT INTO {objects} (version, kind, `key`, latest, past, deleted, record, value) VALUES ")
+	t.terms = name("SELECT lease, term FROM {fences} WHERE lease IN (%s)")
+	t.recordTerms = name("REPLACE INTO {fences} (lease, term) VALUES ")
+	t.advance = name("UPDATE {state} SET version = %d, horizon = %d WHERE id = 1")
+	t.horizon = name("SELECT COALESCE(MAX(version), 0) FROM {objects} WHERE version < %d")
+	t.past = name("SELECT version FROM {objects} FORCE INDEX (past) WHERE past = 1 AND version <= %d ORDER BY version LIMIT %d")
+	t.trim = name("DELETE FROM {objects} WHERE version IN (%s)")
+	return t
+}
+
+// SQL returns the statements that [Migrate] runs, as a script for the programs mysql and mariadb.
+func SQL(cfg Config) (string, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return "", fmt.Errorf("mysql: SQL: %w", err)
+	}
+	return strings.Join(newTables(cfg.TablePrefix).create, ";\n") + ";\n", nil
+}
+
+// Migrate creates the tables of cfg in the default database of the pool. If they exist and are complete, Migrate changes nothing. If they lack
+// a part, or are of another layout, it returns an error. If an earlier call was interrupted, it creates the rest. Call it when you deploy.
+// Several processes may call it at once. The user of db needs the privileges CREATE, CREATE VIEW, SELECT, and INSERT on the database. If an
+// administrator runs the statements, use [SQL].
+//
+// Objects are in the table setpoint_objects, and the view setpoint_current shows the live ones:
+//
+//	SELECT `key`, JSON_VALUE(value, '$.Image') FROM setpoint_current WHERE kind = 'App';
+func Migrate(ctx context.Context, db *sql.DB, cfg Config) error {
+	if db == nil {
+		panic("mysql: Migrate called with a nil pool")
+	}
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return fmt.Errorf("mysql: migrate: %w", err)
+	}
+	if err := newTables(cfg.TablePrefix).migrate(ctx, db); err != nil {
+		return failed(ctx, fmt.Sprintf("migrate tables %q", cfg.TablePrefix), err)
+	}
+	return nil
+}
+
+func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
+	s, err := open(ctx, db, patience)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }() // releases the lock
+	for got := 0; got == 0; {                            // one at a time
+		if err := s.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(CONCAT('setpoint migrate ', LEFT(MD5(COALESCE(DATABASE(), '')), 20)), 10), 0)").Scan(&got); err != nil {
+			return err
+		}
+	}
+	missing, found, err := t.inspect(ctx, s)
+	switch {
+	case err != nil:
+		return err
+	case found == 0 && !slices.Contains(missing, t.names[0]):
+		var has bool
+		if err := s.QueryRowContext(ctx, t.hasObjects).Scan(&has); err != nil {
+			return err
+		}
+		if has {
+			return fmt.Errorf("it has objects, but no row in the table %s", t.names[1])
+		}
+	case found != 0:
+		return t.usable(missing, found)
+	}
+	for _, statement := range t.create {
+		if _, err := s.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inspect returns the tables that are missing, and the layout, or 0 if it is not known.
+func (t tables) inspect(ctx context.Context, from rowscan.Queryer) (missing []string, found int, err error) {
+	type table struct{ name, engine string }
+	have, err := rowscan.All(ctx, from, func(rows *sql.Rows, t *table) error { return rows.Scan(&t.name, &t.engine) },
+		"SELECT LOWER(table_name), COALESCE(engine, '') FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name IN ('"+
+			strings.Join(t.names, "', '")+"')")
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, name := range t.names {
+		i := slices.IndexFunc(have, func(t table) bool { return t.name == name })
+		switch {
+		case i < 0:
+			missing = append(missing, name)
+		case have[i].engine != "InnoDB":
+			return nil, 0, fmt.Errorf("the table %s has the engine %s, must have InnoDB", name, have[i].engine)
+		}
+	}
+	if slices.Contains(missing, t.names[1]) {
+		return missing, 0, nil
+	}
+	layouts, err := rowscan.All(ctx, from, func(rows *sql.Rows, n *int) error { return rows.Scan(n) }, t.readLayout)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the table %s belongs to another program: %w", t.names[1], err)
+	}
+	if len(layouts) > 0 {
+		found = layouts[0]
+	}
+	return missing, found, nil
+}
+
+// usable returns an error if the tables cannot be used as they are.
+func (t tables) usable(missing []string, found int) error {
+	switch {
+	case len(missing) == len(t.names):
+		return errors.New("they do not exist: call mysql.Migrate once")
+	case len(missing) > 0:
+		return fmt.Errorf("they are incomplete: there is no table %s", strings.Join(missing, ", no "))
+	case found == 0:
+		return fmt.Errorf("the table %s has no row: call mysql.Migrate", t.names[1])
+	case found != layout:
+		return fmt.Errorf("they have layout %d, this version of the library needs %d", found, layout)
+	}
+	return nil
+}
+
+const (
+	driverPacket = 64 << 20 // how large a packet of the driver is at most by default
+	statementMax = 64 << 10 // of a statement that writes one record, without its bytes
+)
+
+// check returns an error if the tables, or the sessions of the pool, cannot be used.
+func (b *Backend) check(ctx context.Context) error {
+	var database sql.NullString
+	if err := b.db.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+		return err
+	}
+	if !database.Valid {
+		return errors.New("the pool has no default database")
+	}
+	missing, found, err := b.tables.inspect(ctx, b.db)
+	if err == nil {
+		err = b.tables.usable(missing, found)
+	}
+	if err != nil {
+		return err
+	}
+	// Servers differ in the name of the variable that has the level.
+	type variable struct{ name, value string }
+	all, err := rowscan.All(ctx, b.db, func(rows *sql.Rows, v *variable) error { return rows.Scan(&v.name, &v.value) },
+		"SHOW SESSION VARIABLES WHERE Variable_name IN ('autocommit', 'max_allowed_packet', 'tx_isolation', 'transaction_isolation')")
+	if err != nil {
+		return err
+	}
+	packet := driverPacket
+	for _, v := range all {
+		switch {
+		case v.name == "autocommit" && v.value != "ON":
+			return errors.New("the sessions of the pool have autocommit off, so that they would read the past: set autocommit=1 in the data source name")
+		case strings.HasSuffix(v.name, "_isolation") && v.value == "READ-UNCOMMITTED":
+			return errors.New("the sessions of the pool have the isolation level READ UNCOMMITTED, must have READ COMMITTED or higher")
+		case v.name == "max_allowed_packet":
+			var n int
+			if _, err := fmt.Sscan(v.value, &n); err != nil {
+				return fmt.Errorf("max_allowed_packet is %q: %w", v.value, err)
+			}
+			packet = min(packet, n)
+		}
+	}
+	b.maxBytes = max(packet-statementMax, 1024) / 2 // each byte is two digits: see bytesSQL
+	return nil
+}

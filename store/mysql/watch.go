@@ -1,0 +1,231 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
+	"github.com/setpoint-go/setpoint/store/backend"
+)
+
+// batchSize is how many changes a watch reads at once.
+const batchSize = 1000
+
+// List implements [backend.Backend].
+func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.Seq2[backend.Page, error] {
+	return func(yield func(backend.Page, error) bool) {
+		if err := b.list(ctx, kind, q, func(p backend.Page) bool { return yield(p, nil) }); err != nil {
+			yield(backend.Page{}, failedCall(ctx, "list "+kind, err))
+		}
+	}
+}
+
+// list calls yield with page after page, all from one snapshot, until it returns false.
+func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
+	var tx *sql.Conn
+	var at position
+	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
+		tx, err = start(ctx, b.db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+		if err != nil {
+			return err
+		}
+		at, err = b.state(ctx, tx)
+		return err
+	})
+	if tx != nil {
+		defer b.endRead(ctx, tx)
+	}
+	if err != nil {
+		return err
+	}
+	limits := ""
+	if q.Prefix != "" {
+		limits = " AND `key` >= " + bytesSQL(q.Prefix)
+		if end := successor(q.Prefix); end != "" {
+			limits += " AND `key` < " + bytesSQL(end)
+		}
+	}
+	after := "" // no key is empty
+	n := 0      // rows of a page
+	next := func(ctx context.Context) (page backend.Page, more bool, err error) {
+		page.Version, page.Records = informer.Version(at.version), make([]backend.Record, 0, n)
+		n = 0
+		err = inTime(ctx, b.patience, func(ctx context.Context) error {
+			rows, err := tx.QueryContext(ctx, fmt.Sprintf(b.tables.list, bytesSQL(kind), bytesSQL(after), limits, pageSize))
+			if err != nil {
+				return err
+			}
+			defer func() { _ = rows.Close() }() // Err has the error
+			var o object
+			for rows.Next() {
+				if err := rows.Scan(append([]any{&after}, o.shared()...)...); err != nil {
+					return err
+				}
+				n++
+				r, err := o.decode(after)
+				if err != nil {
+					return err
+				}
+				if !r.Deleted && q.Matches(r.Key, r.Labels) {
+					page.Records = append(page.Records, r)
+				}
+			}
+			return rows.Err()
+		})
+		return page, n == pageSize, err
+	}
+	return follow.Ahead(ctx, next, yield)
+}
+
+// endRead ends a transaction that has only read. Its connection may be half-open by now.
+func (b *Backend) endRead(ctx context.Context, tx *sql.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience)
+	defer cancel()
+	if _, err := tx.ExecContext(ctx, "ROLLBACK"); err != nil {
+		_ = session{tx}.close() // the server rolls back
+		return
+	}
+	_ = tx.Close() // it returns to the pool
+}
+
+// successor returns the least string that is greater than all that begin with prefix, or "" if there is none.
+func successor(prefix string) string {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return string(end[:i+1])
+		}
+	}
+	return ""
+}
+
+// state returns the row of the table state.
+func (b *Backend) state(ctx context.Context, on conn) (at position, err error) {
+	err = on.QueryRowContext(ctx, b.tables.state).Scan(&at.version, &at.horizon)
+	return at, err
+}
+
+// Version implements [backend.Versioner].
+func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
+	version, err := b.version(ctx)
+	if err != nil {
+		return 0, failedCall(ctx, "read the version", err)
+	}
+	return version, nil
+}
+
+func (b *Backend) version(ctx context.Context) (informer.Version, error) {
+	var at position
+	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
+		at, err = b.state(ctx, b.db)
+		return err
+	})
+	return informer.Version(at.version), err
+}
+
+// Watch implements [backend.Backend].
+func (b *Backend) Watch(
+	ctx context.Context, kind string, q backend.Query, after informer.Version,
+) iter.Seq2[backend.Change, error] {
+	return func(yield func(backend.Change, error) bool) {
+		n := 0 // changes of the last page
+		next := func(ctx context.Context, after informer.Version) ([]backend.Change, informer.Version, error) {
+			all, upTo, err := b.changes(ctx, kind, after, n)
+			n = len(all)
+			return all, upTo, err
+		}
+		watch := follow.Records(b.cfg.Poll, &b.written, q, batchSize, next)
+		watch.Changed = func(ctx context.Context, after informer.Version) (bool, error) {
+			version, err := b.poll(ctx)
+			return version != after, err
+		}
+		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
+			yield(backend.Change{}, failedCall(ctx, "watch "+kind, err))
+		}
+	}
+}
+
+// changes returns the next changes of a kind after a version, and the version up to which they are complete. It expects n changes.
+func (b *Backend) changes(
+	ctx context.Context, kind string, after informer.Version, n int,
+) (all []backend.Change, upTo informer.Version, err error) {
+	var at position
+	var found, known bool
+	var readOnly string
+	all = make([]backend.Change, 0, n)
+	err = inTime(ctx, b.patience, func(ctx context.Context) error {
+		rows, err := b.db.QueryContext(ctx, fmt.Sprintf(b.tables.changes, bytesSQL(kind), after, batchSize))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }() // Err has the error
+		var key sql.NullString
+		var o object
+		for rows.Next() {
+			if err := rows.Scan(append([]any{&at.version, &at.horizon, &known, &readOnly, &key}, o.shared()...)...); err != nil {
+				return err
+			}
+			found = true
+			if !o.version.Valid {
+				continue
+			}
+			r, err := o.decode(key.String)
+			if err != nil {
+				return err
+			}
+			all = append(all, backend.Change{Record: r, Version: r.Version})
+		}
+		return rows.Err()
+	})
+	version, horizon := informer.Version(at.version), informer.Version(at.horizon)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !found:
+		return nil, 0, fmt.Errorf("the table %s has no row", b.tables.names[1])
+	case after < horizon:
+		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
+	case after > horizon && !known && readOnly != "0" && readOnly != "OFF":
+		return nil, 0, fmt.Errorf("the server is at version %d, and does not know %d, but is read-only: it may be a replica that lags", version, after)
+	case after > horizon && !known:
+		return nil, 0, fmt.Errorf("%w: the tables are at version %d, and do not know %d", informer.ErrNewHistory, version, after)
+	case len(all) == batchSize:
+		return all, all[batchSize-1].Version, nil
+	}
+	return all, version, nil
+}
+
+// poll returns the version of the tables. Watches that ask at about the same time share one query.
+func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
+	b.latest.mu.Lock()
+	version, fresh := b.latest.version, time.Since(b.latest.polled) < b.cfg.Poll/2
+	b.latest.mu.Unlock()
+	if fresh {
+		return version, nil
+	}
+	asked := time.Now()
+	version, err := b.version(ctx)
+	if err != nil {
+		return 0, err
+	}
+	b.latest.mu.Lock()
+	defer b.latest.mu.Unlock()
+	if asked.After(b.latest.polled) { // an older answer would make the watches that have passed it read again
+		b.latest.version, b.latest.polled = version, asked
+	}
+	return version, nil
+}
+
+// latest is the last change that a Backend knows of.
+type latest struct {
+	mu sync.Mutex
+	// mu guards the following.
+	version informer.Version // as of polled
+	polled  time.Time
+}
