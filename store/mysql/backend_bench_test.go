@@ -94,7 +94,7 @@ func BenchmarkApps(b *testing.B) {
 	l, err := s.List(b.Context())
 	require.NoError(b, err)
 	copies(b, one, *rows)
-	value := fmt.Sprintf("SELECT `key`, record, value FROM setpoint_objects WHERE latest = 1 AND kind = '%s'", "app")
+	const value = "SELECT `key`, record, value FROM setpoint_objects WHERE kind = 'App'"
 	bare := func(query string) (n int, err error) {
 		rows, err := one.QueryContext(b.Context(), query)
 		if err != nil {
@@ -125,7 +125,7 @@ func BenchmarkApps(b *testing.B) {
 	b.Run("list/setpoint", func(b *testing.B) { dbtest.List(b, s, *rows) })
 	b.Run("drain/bare", func(b *testing.B) {
 		dbtest.EachRead(b, *rows-1, func() (int, error) {
-			return bare(fmt.Sprintf("SELECT `key`, record, value FROM setpoint_objects WHERE kind = 'app' AND version > %d ORDER BY version", l.Version))
+			return bare(fmt.Sprintf("SELECT `key`, record, value FROM setpoint_changes WHERE kind = 'App' AND version > %d ORDER BY version", l.Version))
 		})
 	})
 	b.Run("drain/setpoint", func(b *testing.B) { dbtest.Drain(b, s, l.Version, *rows-1) })
@@ -134,8 +134,9 @@ func BenchmarkApps(b *testing.B) {
 // copies makes copies of the only object in the tables, by SQL, which is fast, until there are n objects.
 func copies(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
-	const next = "(version DIV 1048576 + seq - 1) * 1048576 + version MOD 1048576"
-	do(t, db, fmt.Sprintf("INSERT INTO setpoint_objects SELECT "+next+", kind, CONCAT('key ', seq), latest, past, deleted, record, value "+
-		"FROM setpoint_objects, seq_2_to_%d", n))
-	do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_objects)")
+	for _, table := range []string{"changes", "objects"} {
+		do(t, db, fmt.Sprintf("INSERT INTO setpoint_%s SELECT kind, CONCAT('key ', seq), (version DIV 1048576 + seq - 1) * 1048576 + version MOD 1048576,"+
+			" deleted, record, value FROM setpoint_objects, seq_2_to_%d", table, n))
+	}
+	do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes)")
 }

@@ -14,11 +14,13 @@ import (
 // layout is the version of the tables.
 const layout = 1
 
+// stateTable is the index of the table state in tables.names.
+const stateTable = 3
+
 // tables has the statements, with the names of the tables filled in. Values are appended to them, or replace verbs of package fmt.
 //
-//   - objects has a row for each change that is kept. The row with the current state of a key is marked latest. A row that will be removed when
-//     the history is trimmed is marked past: it is not the latest one of its key, or it is a tombstone, which is also marked deleted. A mark that
-//     is not set is NULL, of which a unique index may have any number.
+//   - objects has a row for each key: its current state, which may be a tombstone, marked deleted. A tombstone is removed with its change.
+//   - changes has a row for each change that is kept, with the state that it left.
 //   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
 //     start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it tells whether the tables
 //     are complete: the server has no transactions for tables.
@@ -26,50 +28,53 @@ const layout = 1
 //
 // Names are of binary types, which are compared and ordered by their bytes.
 type tables struct {
-	names                                    []string // of the tables that must exist
-	create                                   []string
-	state, lock, hasObjects                  string
-	get, changes, list                       string
-	present, supersede, insert               string
-	terms, recordTerms                       string
-	advance, horizon, past, trim, readLayout string
+	names                             []string // of the tables that must exist
+	create                            []string
+	readLayout, isUsed                string
+	state, lock, get, list, changes   string
+	present, terms                    string
+	insert, apply, recordTerms        string
+	ends, tombstones, forget, advance string
 }
 
 func newTables(prefix string) (t tables) {
 	name := strings.NewReplacer("{", "`"+prefix, "}", "`").Replace
-	t.names = []string{prefix + "objects", prefix + "state", prefix + "fences"}
+	t.names = []string{prefix + "objects", prefix + "changes", prefix + "fences", prefix + "state"}
+	const columns = "kind VARBINARY(128) NOT NULL, `key` VARBINARY(1024) NOT NULL, version BIGINT NOT NULL, deleted TINYINT NOT NULL,\n" +
+		"\trecord LONGBLOB NOT NULL, value LONGBLOB NOT NULL"
 	t.create = []string{
-		name("CREATE TABLE IF NOT EXISTS {objects} (version BIGINT NOT NULL PRIMARY KEY, kind VARBINARY(128) NOT NULL, `key` VARBINARY(1024) NOT NULL,\n" +
-			"\tlatest TINYINT, past TINYINT, deleted TINYINT NOT NULL, record LONGBLOB NOT NULL, value LONGBLOB NOT NULL,\n" +
-			"\tUNIQUE KEY latest (latest, kind, `key`), KEY changes (kind, version), KEY past (past, version)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
+		name("CREATE TABLE IF NOT EXISTS {objects} (" + columns + ",\n\tPRIMARY KEY (kind, `key`)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
+		name("CREATE TABLE IF NOT EXISTS {changes} (" + columns + ",\n\tPRIMARY KEY (version), KEY kinds (kind, version)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
 		name("CREATE TABLE IF NOT EXISTS {fences} (lease VARBINARY(1024) NOT NULL PRIMARY KEY, term BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
-		name("CREATE TABLE IF NOT EXISTS {state} (id TINYINT NOT NULL PRIMARY KEY, layout INT NOT NULL, version BIGINT NOT NULL, horizon BIGINT NOT NULL) ENGINE=InnoDB"),
+		name("CREATE TABLE IF NOT EXISTS {state} (id TINYINT NOT NULL PRIMARY KEY, layout INT NOT NULL, version BIGINT NOT NULL, horizon BIGINT NOT NULL)\n" +
+			"\tENGINE=InnoDB"),
 		name("CREATE OR REPLACE SQL SECURITY INVOKER VIEW {current} AS SELECT CONVERT(kind USING utf8mb4) AS kind, CONVERT(`key` USING utf8mb4) AS `key`,\n" +
-			"\tversion, CONVERT(value USING utf8mb4) AS value FROM {objects} WHERE latest = 1 AND deleted = 0"),
+			"\tversion, CONVERT(value USING utf8mb4) AS value FROM {objects} WHERE deleted = 0"),
 		name(fmt.Sprintf("INSERT IGNORE INTO {state} VALUES (1, %d, 0, 0)", layout)),
 	}
 	t.readLayout = name("SELECT layout FROM {state} WHERE id = 1")
-	t.hasObjects = name("SELECT EXISTS (SELECT 1 FROM {objects})")
+	t.isUsed = name("SELECT EXISTS (SELECT 1 FROM {objects})")
 	t.state = name("SELECT version, horizon FROM {state} WHERE id = 1")
 	t.lock = t.state + " FOR UPDATE"
-	t.get = name("SELECT version, deleted, record, value FROM {objects} WHERE latest = 1 AND kind = %s AND `key` = %s")
-	// The state and the changes are in one statement, which is one snapshot. The row of the version after which the watch reads is there unless
-	// the version is of another history.
-	t.changes = name("SELECT s.version, s.horizon, (SELECT COUNT(*) FROM {objects} p WHERE p.version = %[2]d), @@global.read_only,\n" +
-		"\to.`key`, o.version, o.deleted, o.record, o.value\n" +
-		"\tFROM {state} s LEFT JOIN {objects} o FORCE INDEX (changes) ON o.kind = %[1]s AND o.version > %[2]d AND s.horizon <= %[2]d\n" +
-		"\tWHERE s.id = 1 ORDER BY o.version LIMIT %[3]d")
-	t.list = name("SELECT `key`, version, deleted, record, value FROM {objects} FORCE INDEX (latest)\n" +
-		"\tWHERE latest = 1 AND kind = %[1]s AND `key` > %[2]s%[3]s ORDER BY `key` LIMIT %[4]d")
-	t.present = name("SELECT kind, `key`, version FROM {objects} FORCE INDEX (latest) WHERE latest = 1 AND (%s) FOR UPDATE")
-	t.supersede = name("UPDATE {objects} SET latest = NULL, past = 1 WHERE version IN (%s)")
-	t.insert = name("INSERT INTO {objects} (version, kind, `key`, latest, past, deleted, record, value) VALUES ")
+	t.get = name("SELECT version, deleted, record, value FROM {objects} WHERE kind = %s AND `key` = %s")
+	t.list = name("SELECT `key`, version, deleted, record, value FROM {objects} FORCE INDEX (PRIMARY)\n" +
+		"\tWHERE kind = %[1]s AND `key` > %[2]s%[3]s ORDER BY `key` LIMIT %[4]d")
+	// The state and the changes are in one statement, which is one snapshot. In a join, the server would sort all changes that follow. The row of
+	// the version after which the watch reads is there unless the version is of another history.
+	t.changes = name("SELECT version, NULL AS `key`, NULL AS deleted, NULL AS record, NULL AS value, horizon,\n" +
+		"\t(SELECT COUNT(*) FROM {changes} WHERE version = %[2]d) AS known, @@global.read_only AS read_only FROM {state} WHERE id = 1\n" +
+		"\tUNION ALL (SELECT version, `key`, deleted, record, value, NULL, NULL, NULL FROM {changes} FORCE INDEX (kinds)\n" +
+		"\tWHERE kind = %[1]s AND version > %[2]d ORDER BY version LIMIT %[3]d)")
+	t.present = name("SELECT kind, `key`, version FROM {objects} FORCE INDEX (PRIMARY) WHERE %s FOR UPDATE")
 	t.terms = name("SELECT lease, term FROM {fences} WHERE lease IN (%s)")
+	t.insert = name("INSERT INTO {changes} (version, kind, `key`, deleted, record, value) VALUES ")
+	t.apply = name("REPLACE INTO {objects} SELECT * FROM {changes} WHERE version BETWEEN %d AND %d")
 	t.recordTerms = name("REPLACE INTO {fences} (lease, term) VALUES ")
+	t.ends = name("SELECT COALESCE(MIN(version), 0), (SELECT COALESCE(MAX(version), 0) FROM {changes} WHERE version < %d) FROM {changes}")
+	t.tombstones = name("DELETE o FROM {changes} c STRAIGHT_JOIN {objects} o ON o.kind = c.kind AND o.`key` = c.`key` AND o.version = c.version\n" +
+		"\tWHERE c.version <= %d AND c.deleted = 1")
+	t.forget = name("DELETE FROM {changes} WHERE version <= %d")
 	t.advance = name("UPDATE {state} SET version = %d, horizon = %d WHERE id = 1")
-	t.horizon = name("SELECT COALESCE(MAX(version), 0) FROM {objects} WHERE version < %d")
-	t.past = name("SELECT version FROM {objects} FORCE INDEX (past) WHERE past = 1 AND version <= %d ORDER BY version LIMIT %d")
-	t.trim = name("DELETE FROM {objects} WHERE version IN (%s)")
 	return t
 }
 
@@ -121,11 +126,11 @@ func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	case found == 0 && !slices.Contains(missing, t.names[0]):
 		var has bool
-		if err := s.QueryRowContext(ctx, t.hasObjects).Scan(&has); err != nil {
+		if err := s.QueryRowContext(ctx, t.isUsed).Scan(&has); err != nil {
 			return err
 		}
 		if has {
-			return fmt.Errorf("it has objects, but no row in the table %s", t.names[1])
+			return fmt.Errorf("it has objects, but no row in the table %s", t.names[stateTable])
 		}
 	case found != 0:
 		return t.usable(missing, found)
@@ -156,12 +161,12 @@ func (t tables) inspect(ctx context.Context, from rowscan.Queryer) (missing []st
 			return nil, 0, fmt.Errorf("the table %s has the engine %s, must have InnoDB", name, have[i].engine)
 		}
 	}
-	if slices.Contains(missing, t.names[1]) {
+	if slices.Contains(missing, t.names[stateTable]) {
 		return missing, 0, nil
 	}
 	layouts, err := rowscan.All(ctx, from, func(rows *sql.Rows, n *int) error { return rows.Scan(n) }, t.readLayout)
 	if err != nil {
-		return nil, 0, fmt.Errorf("the table %s belongs to another program: %w", t.names[1], err)
+		return nil, 0, fmt.Errorf("the table %s belongs to another program: %w", t.names[stateTable], err)
 	}
 	if len(layouts) > 0 {
 		found = layouts[0]
@@ -177,7 +182,7 @@ func (t tables) usable(missing []string, found int) error {
 	case len(missing) > 0:
 		return fmt.Errorf("they are incomplete: there is no table %s", strings.Join(missing, ", no "))
 	case found == 0:
-		return fmt.Errorf("the table %s has no row: call mysql.Migrate", t.names[1])
+		return fmt.Errorf("the table %s has no row: call mysql.Migrate", t.names[stateTable])
 	case found != layout:
 		return fmt.Errorf("they have layout %d, this version of the library needs %d", found, layout)
 	}

@@ -47,7 +47,10 @@ func forget(ctx context.Context, db *sql.DB) error {
 	return inTx(ctx, db, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE setpoint_state SET horizon = version")
 		if err == nil {
-			_, err = tx.ExecContext(ctx, "DELETE FROM setpoint_objects WHERE past = 1")
+			_, err = tx.ExecContext(ctx, "DELETE FROM setpoint_changes")
+		}
+		if err == nil {
+			_, err = tx.ExecContext(ctx, "DELETE FROM setpoint_objects WHERE deleted = 1")
 		}
 		return err
 	})

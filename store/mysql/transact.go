@@ -10,7 +10,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -238,7 +237,7 @@ type position struct{ version, horizon int64 }
 func (b *Backend) lock(ctx context.Context, on conn) (at position, err error) {
 	err = on.QueryRowContext(ctx, b.tables.lock).Scan(&at.version, &at.horizon)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = fmt.Errorf("the table %s has no row", b.tables.names[1])
+		err = fmt.Errorf("the table %s has no row", b.tables.names[stateTable])
 	}
 	return at, err
 }
@@ -406,7 +405,7 @@ func (b *Backend) compare(ctx context.Context, on conn, swaps []*swap) (all map[
 const (
 	insertMax  = 1 << 20 // bytes of a statement that writes several records
 	trimWrites = 64      // writes between two trims, at most
-	trimFactor = 8       // how many rows a trim removes for each write
+	trimFactor = 8       // how many changes a trim removes for each write
 )
 
 // write writes swaps, none of which is lost, and terms, in a transaction that has the lock. It forgets more of the history than it adds.
@@ -426,32 +425,25 @@ func (b *Backend) write(ctx context.Context, on conn, at position, swaps []*swap
 	}
 	before := numberOf(informer.Version(at.version))
 	n := before
-	var past []string
+	var first informer.Version
 	var values []string
 	for _, s := range swaps {
 		if s.next == nil {
 			continue
 		}
-		if s.have.Version != 0 {
-			past = append(past, strconv.FormatUint(uint64(s.have.Version), 10))
-		}
 		n++
 		s.version = versionOf(n, rand.Int64N(1<<randomBits))
-		deleted, isPast := "0", "NULL"
-		if s.deleted {
-			deleted, isPast = "1", "1"
-		}
-		values = append(values, fmt.Sprintf("(%d, %s, %s, 1, %s, %s, %s, %s)",
-			s.version, bytesSQL(s.kind), bytesSQL(s.key), isPast, deleted, bytesSQL(s.data), bytesSQL(s.value)))
+		first = cmp.Or(first, s.version)
 		at.version = int64(s.version)
+		deleted := 0
+		if s.deleted {
+			deleted = 1
+		}
+		values = append(values, fmt.Sprintf("(%d, %s, %s, %d, %s, %s)",
+			s.version, bytesSQL(s.kind), bytesSQL(s.key), deleted, bytesSQL(s.data), bytesSQL(s.value)))
 	}
 	if n == before {
 		return nil
-	}
-	if len(past) > 0 {
-		if err := do(fmt.Sprintf(b.tables.supersede, strings.Join(past, ", "))); err != nil {
-			return err
-		}
 	}
 	for len(values) > 0 {
 		size, some := 0, 0
@@ -464,32 +456,26 @@ func (b *Backend) write(ctx context.Context, on conn, at position, swaps []*swap
 		}
 		values = values[some:]
 	}
-	if err := b.trim(ctx, on, &at, before, n); err != nil {
+	if err := do(fmt.Sprintf(b.tables.apply, first, at.version)); err != nil {
 		return err
+	}
+	history := int64(b.cfg.History)
+	if period := min(max(history/16, 1), trimWrites); before/period != n/period && n > history {
+		// The horizon is the version of a change that is, or was, there, so that a watch can start from it.
+		var oldest, horizon int64
+		err := on.QueryRowContext(ctx, fmt.Sprintf(b.tables.ends, versionOf(n-history+1, 0))).Scan(&oldest, &horizon)
+		if err != nil {
+			return err
+		}
+		at.horizon = max(at.horizon, horizon)
+		end := min(at.horizon, int64(versionOf(numberOf(informer.Version(oldest))+trimFactor*max(period, n-before), 0)))
+		for _, text := range []string{b.tables.tombstones, b.tables.forget} {
+			if err := do(fmt.Sprintf(text, end)); err != nil {
+				return err
+			}
+		}
 	}
 	return do(fmt.Sprintf(b.tables.advance, at.version, at.horizon))
-}
-
-// trim moves the horizon, and removes changes before it, if enough changes were written since the last time.
-func (b *Backend) trim(ctx context.Context, on conn, at *position, before, n int64) error {
-	history := int64(b.cfg.History)
-	period := min(max(history/16, 1), trimWrites)
-	if before/period == n/period || n <= history {
-		return nil
-	}
-	// The horizon is the version of a change that is, or was, there, so that a watch can start from it.
-	var horizon int64
-	if err := on.QueryRowContext(ctx, fmt.Sprintf(b.tables.horizon, int64(versionOf(n-history+1, 0)))).Scan(&horizon); err != nil {
-		return err
-	}
-	at.horizon = max(at.horizon, horizon)
-	past, err := rowscan.All(ctx, on, func(rows *sql.Rows, version *string) error { return rows.Scan(version) },
-		fmt.Sprintf(b.tables.past, at.horizon, trimFactor*max(period, n-before)))
-	if err != nil || len(past) == 0 {
-		return err
-	}
-	_, err = on.ExecContext(ctx, fmt.Sprintf(b.tables.trim, strings.Join(past, ", ")))
-	return err
 }
 
 // refusal is an error of decide or of a fence. Transact returns it unchanged.

@@ -1,10 +1,12 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -165,14 +167,17 @@ func (b *Backend) changes(
 			return err
 		}
 		defer func() { _ = rows.Close() }() // Err has the error
-		var key sql.NullString
 		var o object
+		var key, option sql.NullString
+		var horizon sql.NullInt64
+		var count sql.NullBool
+		columns := []any{&o.version, &key, &o.deleted, (*sql.RawBytes)(&o.record), (*sql.RawBytes)(&o.value), &horizon, &count, &option}
 		for rows.Next() {
-			if err := rows.Scan(append([]any{&at.version, &at.horizon, &known, &readOnly, &key}, o.shared()...)...); err != nil {
+			if err := rows.Scan(columns...); err != nil {
 				return err
 			}
-			found = true
-			if !o.version.Valid {
+			if horizon.Valid {
+				at, found, known, readOnly = position{o.version.Int64, horizon.Int64}, true, count.Bool, option.String
 				continue
 			}
 			r, err := o.decode(key.String)
@@ -183,12 +188,13 @@ func (b *Backend) changes(
 		}
 		return rows.Err()
 	})
+	slices.SortFunc(all, func(a, b backend.Change) int { return cmp.Compare(a.Version, b.Version) }) // as they are, but no rule says so
 	version, horizon := informer.Version(at.version), informer.Version(at.horizon)
 	switch {
 	case err != nil:
 		return nil, 0, err
 	case !found:
-		return nil, 0, fmt.Errorf("the table %s has no row", b.tables.names[1])
+		return nil, 0, fmt.Errorf("the table %s has no row", b.tables.names[stateTable])
 	case after < horizon:
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
 	case after > horizon && !known && readOnly != "0" && readOnly != "OFF":
