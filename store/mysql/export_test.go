@@ -1,6 +1,10 @@
 package mysql
 
-import "time"
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
 
 // EditQueries replaces the queries of t.
 func (t *Table[T]) EditQueries(edit func(query string) string) {
@@ -23,3 +27,27 @@ const GraceTime = graceTime
 
 // SetPatience sets how long a watch waits for a reply.
 func (t *Table[T]) SetPatience(d time.Duration) { t.patience = d }
+
+// SetPatience limits the reads of watches, and of pages of lists.
+func (b *Backend) SetPatience(d time.Duration) { b.patience = d }
+
+// CountShared makes Shared count the transactions that several writes share.
+func (b *Backend) CountShared() (shared *atomic.Int32) {
+	shared = new(atomic.Int32)
+	run := b.writes.Run
+	b.writes.Run = func(ctx context.Context, t turn, swaps []*swap) {
+		if len(swaps) > 1 {
+			shared.Add(1)
+		}
+		run(ctx, t, swaps)
+	}
+	return shared
+}
+
+// EditStatements replaces statements of b.
+func (b *Backend) EditStatements(edit func(text string) string) {
+	t := &b.tables
+	for _, text := range []*string{&t.lock, &t.list, &t.changes, &t.present, &t.state, &t.get, &t.terms} {
+		*text = edit(*text)
+	}
+}

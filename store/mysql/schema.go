@@ -120,6 +120,9 @@ func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
 			return err
 		}
 	}
+	if err := hasDatabase(ctx, s); err != nil {
+		return err
+	}
 	missing, found, err := t.inspect(ctx, s)
 	switch {
 	case err != nil:
@@ -130,7 +133,7 @@ func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
 			return err
 		}
 		if has {
-			return fmt.Errorf("it has objects, but no row in the table %s", t.names[stateTable])
+			return fmt.Errorf("there are objects, but the table %s has no row", t.names[stateTable])
 		}
 	case found != 0:
 		return t.usable(missing, found)
@@ -141,6 +144,16 @@ func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
 		}
 	}
 	return nil
+}
+
+// hasDatabase returns an error if there is no default database.
+func hasDatabase(ctx context.Context, from rowscan.Queryer) error {
+	var name sql.NullString
+	err := from.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&name)
+	if err == nil && !name.Valid {
+		err = errors.New("the pool has no default database")
+	}
+	return err
 }
 
 // inspect returns the tables that are missing, and the layout, or 0 if it is not known.
@@ -179,10 +192,10 @@ func (t tables) usable(missing []string, found int) error {
 	switch {
 	case len(missing) == len(t.names):
 		return errors.New("they do not exist: call mysql.Migrate once")
+	case found == 0:
+		return fmt.Errorf("they are incomplete: the table %s has no row: call mysql.Migrate", t.names[stateTable])
 	case len(missing) > 0:
 		return fmt.Errorf("they are incomplete: there is no table %s", strings.Join(missing, ", no "))
-	case found == 0:
-		return fmt.Errorf("the table %s has no row: call mysql.Migrate", t.names[stateTable])
 	case found != layout:
 		return fmt.Errorf("they have layout %d, this version of the library needs %d", found, layout)
 	}
@@ -196,12 +209,8 @@ const (
 
 // check returns an error if the tables, or the sessions of the pool, cannot be used.
 func (b *Backend) check(ctx context.Context) error {
-	var database sql.NullString
-	if err := b.db.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+	if err := hasDatabase(ctx, b.db); err != nil {
 		return err
-	}
-	if !database.Valid {
-		return errors.New("the pool has no default database")
 	}
 	missing, found, err := b.tables.inspect(ctx, b.db)
 	if err == nil {

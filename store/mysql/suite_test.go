@@ -10,10 +10,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
 	"github.com/setpoint-go/setpoint/leaderelect/leasetest"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/mysql"
 	"github.com/setpoint-go/setpoint/store/storetest"
@@ -40,6 +42,15 @@ func open(t testing.TB, db *sql.DB, cfg mysql.Config) *mysql.Backend {
 	b, err := mysql.Open(t.Context(), db, cfg)
 	require.NoError(t, err)
 	return b
+}
+
+// followApps runs an informer of the objects of db until the test ends.
+func followApps(t testing.TB, db backend.Backend) *store.Informer[dbtest.App] {
+	t.Helper()
+	inf, err := informer.New(dbtest.Apps(t, db), store.Key[dbtest.App], informer.Config{OnError: func(error) {}})
+	require.NoError(t, err)
+	dbtest.Follow(t, inf)
+	return inf
 }
 
 // forget removes the history.
