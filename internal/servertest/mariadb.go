@@ -14,7 +14,13 @@ import (
 // option, such as "innodb-flush-log-at-trx-commit=2".
 func MariaDB(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	dir, attr := DaemonDir(t)
+	return MariaDBIn(t, fastDir(), settings...)
+}
+
+// MariaDBIn is [MariaDB] with its files below a directory, such as that of a [Disk].
+func MariaDBIn(t testing.TB, parent string, settings ...string) *Server {
+	t.Helper()
+	dir, attr := daemonDirIn(t, parent)
 	data := filepath.Join(dir, "data")
 	runAs(t, attr, "cp", "-R", "--preserve=mode", emptyMariaDB(t), data)
 	runAs(t, attr, "mkdir", filepath.Join(data, "test"))

@@ -69,7 +69,10 @@ type Backend struct {
 	latest   latest
 	written  broadcast.Signal // by this Backend
 	writes   group.Commit[turn, *swap]
-	patience time.Duration // how long a read of a watch, or of a page, may take
+
+	// Tests replace the following.
+	patience   time.Duration // how long a read of a watch, or of a page, may take
+	committing func()        // called before each commit, if it is set
 }
 
 var (

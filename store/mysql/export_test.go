@@ -51,3 +51,6 @@ func (b *Backend) EditStatements(edit func(text string) string) {
 		*text = edit(*text)
 	}
 }
+
+// BeforeCommit calls f before each commit.
+func (b *Backend) BeforeCommit(f func()) { b.committing = f }

@@ -31,6 +31,7 @@ var cycles = flag.Int("cycles", 2, "how often each fault happens")
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
 	tableWriterMain()
+	dbtest.WriterMain(openStore)
 	flag.Parse()
 	dbtest.LimitParallel("4") // each server and each process needs memory
 	os.Exit(m.Run())

@@ -87,6 +87,9 @@ func (b *Backend) Transact(
 	ctx context.Context, kind, key string, fences []backend.Fence, decide backend.Decide,
 ) (backend.Record, error) {
 	doing := func() string { return fmt.Sprintf("write %s %q", kind, key) }
+	if err := checkNames(kind, key, fences); err != nil {
+		return backend.Record{}, refused(ctx, doing, err)
+	}
 	if tx := joined(ctx); tx != nil {
 		r, err := b.join(ctx, tx, kind, key, fences, decide)
 		return r, refused(ctx, doing, err)
@@ -106,6 +109,19 @@ func (b *Backend) Transact(
 			return s.result(), nil
 		}
 	}
+}
+
+// checkNames returns an error if a name is too long for its column. Unless sql_mode is strict, the server would cut it off.
+func checkNames(kind, key string, fences []backend.Fence) error {
+	if len(kind) > backend.MaxKind || len(key) > backend.MaxKey {
+		return fmt.Errorf("the kind has %d bytes and the key %d, must not have more than %d and %d", len(kind), len(key), backend.MaxKind, backend.MaxKey)
+	}
+	for _, f := range fences {
+		if len(f.Lease) > backend.MaxKey {
+			return fmt.Errorf("the name of the lease has %d bytes, must not have more than %d", len(f.Lease), backend.MaxKey)
+		}
+	}
+	return nil
 }
 
 // join does the same in a transaction of the caller, which holds the lock from then on.
@@ -349,6 +365,9 @@ func (b *Backend) together(ctx context.Context, t turn, swaps []*swap) (err erro
 	}
 	if err := b.write(ctx, t, t.at, wins, raised); err != nil {
 		return err
+	}
+	if b.committing != nil {
+		b.committing()
 	}
 	if _, err := t.ExecContext(ctx, "COMMIT"); err != nil {
 		return commitError{err}
