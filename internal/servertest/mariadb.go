@@ -44,7 +44,7 @@ func MariaDBIn(t testing.TB, parent string, settings ...string) *Server {
 	}, func() error {
 		return exec.Command(admin, "--no-defaults", "--protocol=tcp", "--host=127.0.0.1", "--port="+port, "--user=root", "--connect-timeout=2", "ping").Run()
 	})
-	s.data, s.attr = data, attr
+	s.data, s.attr, s.shutdown = data, attr, syscall.SIGTERM // it ignores SIGINT
 	return s
 }
 

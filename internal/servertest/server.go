@@ -22,15 +22,16 @@ const patience = 30 * time.Second
 
 // Server is the process of a server. Its methods are for the goroutine of the test.
 type Server struct {
-	t       testing.TB
-	addr    string
-	command func() *exec.Cmd
-	ready   func() error
-	running *exec.Cmd
-	exited  chan struct{} // closed when running has ended
-	log     string        // a file
-	wrong   time.Duration // the wall clock, of a command of OwnClock
-	clockAt int64         // the address of the number of seconds in the process
+	t        testing.TB
+	addr     string
+	command  func() *exec.Cmd
+	ready    func() error
+	shutdown os.Signal // stops it gracefully
+	running  *exec.Cmd
+	exited   chan struct{} // closed when running has ended
+	log      string        // a file
+	wrong    time.Duration // the wall clock, of a command of OwnClock
+	clockAt  int64         // the address of the number of seconds in the process
 
 	data string               // the directory of the data, of Postgres and MariaDB
 	attr *syscall.SysProcAttr // of the programs that work on that directory
@@ -94,7 +95,7 @@ func FreeAddr(t testing.TB) string {
 // Start starts a server and waits until ready returns nil. command returns a new command for each start.
 func Start(t testing.TB, addr string, command func() *exec.Cmd, ready func() error) *Server {
 	t.Helper()
-	s := &Server{t: t, addr: addr, command: command, ready: ready, log: filepath.Join(t.TempDir(), "log")}
+	s := &Server{t: t, addr: addr, command: command, ready: ready, shutdown: syscall.SIGINT, log: filepath.Join(t.TempDir(), "log")}
 	t.Cleanup(s.Kill)
 	s.Start()
 	return s
@@ -192,10 +193,10 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop stops the server gracefully, by SIGINT, and waits until it has ended.
+// Stop stops the server gracefully, and waits until it has ended.
 func (s *Server) Stop() {
 	if s.running != nil {
-		_ = s.running.Process.Signal(syscall.SIGINT)
+		_ = s.running.Process.Signal(s.shutdown)
 		<-s.exited
 		s.running = nil
 	}

@@ -67,6 +67,7 @@ type Backend struct {
 	tables   tables
 	maxBytes int
 	latest   latest
+	seen     seen
 	written  broadcast.Signal // by this Backend
 	writes   group.Commit[turn, *swap]
 

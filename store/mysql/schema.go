@@ -62,8 +62,8 @@ func newTables(prefix string) (t tables) {
 	// The state and the changes are in one statement, which is one snapshot. In a join, the server would sort all changes that follow. The row of
 	// the version after which the watch reads is there unless the version is of another history.
 	t.changes = name("SELECT version, NULL AS `key`, NULL AS deleted, NULL AS record, NULL AS value, horizon,\n" +
-		"\t(SELECT COUNT(*) FROM {changes} WHERE version = %[2]d) AS known, @@global.read_only AS read_only FROM {state} WHERE id = 1\n" +
-		"\tUNION ALL (SELECT version, `key`, deleted, record, value, NULL, NULL, NULL FROM {changes} FORCE INDEX (kinds)\n" +
+		"\t(SELECT COUNT(*) FROM {changes} WHERE version = %[2]d) AS known FROM {state} WHERE id = 1\n" +
+		"\tUNION ALL (SELECT version, `key`, deleted, record, value, NULL, NULL FROM {changes} FORCE INDEX (kinds)\n" +
 		"\tWHERE kind = %[1]s AND version > %[2]d ORDER BY version LIMIT %[3]d)")
 	t.present = name("SELECT kind, `key`, version FROM {objects} FORCE INDEX (PRIMARY) WHERE %s FOR UPDATE")
 	t.terms = name("SELECT lease, term FROM {fences} WHERE lease IN (%s)")

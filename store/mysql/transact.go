@@ -246,15 +246,20 @@ func (b *Backend) terms(ctx context.Context, on conn, swaps []*swap, locking str
 }
 
 // position is the row of the table state.
-type position struct{ version, horizon int64 }
+type position struct {
+	version, horizon int64
+	number           int64 // after which versions are assigned; set under the lock
+}
 
 // lock locks the row of the table state, and returns it. No other transaction of any process writes the tables until this one has ended. So
-// versions are in commit order: each is assigned under the lock, and is greater than that of every transaction that had the lock before.
+// versions are in commit order: each is assigned under the lock, and is greater than that of every transaction that had the lock before. If the
+// server has lost versions that this Backend has seen, those that are assigned are greater.
 func (b *Backend) lock(ctx context.Context, on conn) (at position, err error) {
 	err = on.QueryRowContext(ctx, b.tables.lock).Scan(&at.version, &at.horizon)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("the table %s has no row", b.tables.names[stateTable])
 	}
+	at.number = max(numberOf(informer.Version(at.version)), numberOf(b.seen.get()))
 	return at, err
 }
 
@@ -372,6 +377,9 @@ func (b *Backend) together(ctx context.Context, t turn, swaps []*swap) (err erro
 	if _, err := t.ExecContext(ctx, "COMMIT"); err != nil {
 		return commitError{err}
 	}
+	for _, s := range wins {
+		b.seen.raise(s.version)
+	}
 	b.written.Wake()
 	return nil
 }
@@ -442,7 +450,7 @@ func (b *Backend) write(ctx context.Context, on conn, at position, swaps []*swap
 			return err
 		}
 	}
-	before := numberOf(informer.Version(at.version))
+	before := at.number
 	n := before
 	var first informer.Version
 	var values []string

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -29,16 +31,17 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 
 // list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
-	var tx *sql.Conn
-	var at position
-	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
-		tx, err = start(ctx, b.db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-		if err != nil {
+	tx, at, err := b.snapshot(ctx)
+	if lost := (lostError{}); errors.As(err, &lost) {
+		// If this user may not leap, the informer asks the watch whether there is a new history.
+		if err := b.leap(ctx, lost.seen); err != nil && !mustNotWrite(err) {
 			return err
 		}
-		at, err = b.state(ctx, tx)
-		return err
-	})
+		tx, at, err = b.snapshot(ctx)
+		if errors.As(err, &lost) {
+			err = nil
+		}
+	}
 	if tx != nil {
 		defer b.endRead(ctx, tx)
 	}
@@ -84,6 +87,20 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	return follow.Ahead(ctx, next, yield)
 }
 
+// snapshot begins a transaction that only reads, and reads the row of the table state. If the error is a lostError, the transaction is usable.
+func (b *Backend) snapshot(ctx context.Context) (tx *sql.Conn, at position, err error) {
+	err = inTime(ctx, b.patience, func(ctx context.Context) (err error) {
+		seen := b.seen.get()
+		tx, err = start(ctx, b.db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+		if err != nil {
+			return err
+		}
+		at, err = b.state(ctx, tx, seen)
+		return err
+	})
+	return tx, at, err
+}
+
 // endRead ends a transaction that has only read. Its connection may be half-open by now.
 func (b *Backend) endRead(ctx context.Context, tx *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience)
@@ -107,15 +124,67 @@ func successor(prefix string) string {
 	return ""
 }
 
-// state returns the row of the table state.
-func (b *Backend) state(ctx context.Context, on conn) (at position, err error) {
+// state returns the row of the table state. It also returns a lostError if the version is less than one that was seen before the read began.
+func (b *Backend) state(ctx context.Context, on conn, seen informer.Version) (at position, err error) {
 	err = on.QueryRowContext(ctx, b.tables.state).Scan(&at.version, &at.horizon)
+	if v := informer.Version(at.version); err == nil && v < seen {
+		err = lostError{v, seen}
+	}
+	b.seen.raise(informer.Version(at.version))
 	return at, err
+}
+
+// seen is the greatest version that a Backend has returned. If the server loses writes, in a crash or a failover to a replica that lagged, the
+// versions that the Backend returns do not go back all the same: a cache that has reached a version must show every write up to it.
+type seen struct{ version atomic.Uint64 }
+
+func (s *seen) get() informer.Version { return informer.Version(s.version.Load()) }
+
+func (s *seen) raise(v informer.Version) {
+	for have := s.version.Load(); uint64(v) > have; have = s.version.Load() {
+		if s.version.CompareAndSwap(have, uint64(v)) {
+			return
+		}
+	}
+}
+
+// lostError means that the server is at an earlier version than this Backend has seen.
+type lostError struct{ version, seen informer.Version }
+
+func (e lostError) Error() string {
+	return fmt.Sprintf("the server is at version %d, and has been at %d", e.version, e.seen)
+}
+
+// leap writes a change, of no kind, if the server has lost a version that this Backend has seen. The change has a greater version. It returns an
+// error if the server has not lost it, so that a read was of another server.
+func (b *Backend) leap(ctx context.Context, seen informer.Version) error {
+	data, err := backend.Record{Deleted: true}.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	return inTime(ctx, b.patience, func(ctx context.Context) error {
+		t, err := b.begin(ctx)
+		if err != nil {
+			return err
+		}
+		if version := informer.Version(t.at.version); version >= seen {
+			b.commit(ctx, t, nil) // ends the transaction
+			return fmt.Errorf("a read is behind version %d, and the primary is not: it may be of a replica", seen)
+		}
+		s := &swap{next: &backend.Record{}, deleted: true, data: data}
+		b.commit(ctx, t, []*swap{s})
+		return s.err
+	})
 }
 
 // Version implements [backend.Versioner].
 func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
 	version, err := b.version(ctx)
+	if lost := (lostError{}); errors.As(err, &lost) {
+		if err = b.leap(ctx, lost.seen); err == nil {
+			version, err = b.version(ctx)
+		}
+	}
 	if err != nil {
 		return 0, failedCall(ctx, "read the version", err)
 	}
@@ -125,7 +194,7 @@ func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
 func (b *Backend) version(ctx context.Context) (informer.Version, error) {
 	var at position
 	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
-		at, err = b.state(ctx, b.db)
+		at, err = b.state(ctx, b.db, b.seen.get())
 		return err
 	})
 	return informer.Version(at.version), err
@@ -145,6 +214,9 @@ func (b *Backend) Watch(
 		watch := follow.Records(b.cfg.Poll, &b.written, q, batchSize, next)
 		watch.Changed = func(ctx context.Context, after informer.Version) (bool, error) {
 			version, err := b.poll(ctx)
+			if errors.As(err, new(lostError)) {
+				return true, nil // the read finds out more
+			}
 			return version != after, err
 		}
 		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
@@ -159,7 +231,7 @@ func (b *Backend) changes(
 ) (all []backend.Change, upTo informer.Version, err error) {
 	var at position
 	var found, known bool
-	var readOnly string
+	seen := b.seen.get()
 	all = make([]backend.Change, 0, n)
 	err = inTime(ctx, b.patience, func(ctx context.Context) error {
 		rows, err := b.db.QueryContext(ctx, fmt.Sprintf(b.tables.changes, bytesSQL(kind), after, batchSize))
@@ -168,16 +240,16 @@ func (b *Backend) changes(
 		}
 		defer func() { _ = rows.Close() }() // Err has the error
 		var o object
-		var key, option sql.NullString
+		var key sql.NullString
 		var horizon sql.NullInt64
 		var count sql.NullBool
-		columns := []any{&o.version, &key, &o.deleted, (*sql.RawBytes)(&o.record), (*sql.RawBytes)(&o.value), &horizon, &count, &option}
+		columns := []any{&o.version, &key, &o.deleted, (*sql.RawBytes)(&o.record), (*sql.RawBytes)(&o.value), &horizon, &count}
 		for rows.Next() {
 			if err := rows.Scan(columns...); err != nil {
 				return err
 			}
 			if horizon.Valid {
-				at, found, known, readOnly = position{o.version.Int64, horizon.Int64}, true, count.Bool, option.String
+				at, found, known = position{version: o.version.Int64, horizon: horizon.Int64}, true, count.Bool
 				continue
 			}
 			r, err := o.decode(key.String)
@@ -197,13 +269,17 @@ func (b *Backend) changes(
 		return nil, 0, fmt.Errorf("the table %s has no row", b.tables.names[stateTable])
 	case after < horizon:
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
-	case after > horizon && !known && readOnly != "0" && readOnly != "OFF":
-		return nil, 0, fmt.Errorf("the server is at version %d, and does not know %d, but is read-only: it may be a replica that lags", version, after)
 	case after > horizon && !known:
+		if version < seen {
+			if err := b.leap(ctx, seen); err != nil && !mustNotWrite(err) {
+				return nil, 0, err
+			}
+		}
 		return nil, 0, fmt.Errorf("%w: the tables are at version %d, and do not know %d", informer.ErrNewHistory, version, after)
 	case len(all) == batchSize:
-		return all, all[batchSize-1].Version, nil
+		version = all[batchSize-1].Version
 	}
+	b.seen.raise(version)
 	return all, version, nil
 }
 
