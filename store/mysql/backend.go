@@ -67,7 +67,6 @@ type Backend struct {
 	tables   tables
 	maxBytes int
 	latest   latest
-	seen     seen
 	written  broadcast.Signal // by this Backend
 	writes   group.Commit[turn, *swap]
 

@@ -134,9 +134,10 @@ func BenchmarkApps(b *testing.B) {
 // copies makes copies of the only object in the tables, by SQL, which is fast, until there are n objects.
 func copies(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
-	for _, table := range []string{"changes", "objects"} {
-		do(t, db, fmt.Sprintf("INSERT INTO setpoint_%s SELECT kind, CONCAT('key ', seq), (version DIV 1048576 + seq - 1) * 1048576 + version MOD 1048576,"+
-			" deleted, record, value FROM setpoint_objects, seq_2_to_%d", table, n))
-	}
-	do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes)")
+	const version = "version + (seq - 1) * 1024"
+	do(t, db, fmt.Sprintf("INSERT INTO setpoint_changes SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value, seq "+
+		"FROM setpoint_objects, seq_2_to_%d", n))
+	do(t, db, fmt.Sprintf("INSERT INTO setpoint_objects SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value "+
+		"FROM setpoint_objects, seq_2_to_%d", n))
+	do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes), n = (SELECT MAX(n) FROM setpoint_changes)")
 }

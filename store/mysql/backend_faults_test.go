@@ -295,8 +295,8 @@ func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	require.NoError(t, err)
 	copies(t, one, objects)
 	dbtest.ReadsInBoundedMemory(t, db, objects, changes, func() {
-		do(t, one, "INSERT INTO setpoint_changes SELECT kind, `key`, version + ? * 1048576, 0, record, value FROM setpoint_objects ORDER BY version LIMIT ?",
-			objects, changes)
+		do(t, one, "INSERT INTO setpoint_changes SELECT kind, `key`, version + ? * 1024, 0, record, value, version + ? FROM setpoint_objects ORDER BY version LIMIT ?",
+			objects, objects, changes)
 		do(t, one, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes)")
 	})
 }

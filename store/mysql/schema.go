@@ -20,9 +20,9 @@ const stateTable = 3
 // tables has the statements, with the names of the tables filled in. Values are appended to them, or replace verbs of package fmt.
 //
 //   - objects has a row for each key: its current state, which may be a tombstone, marked deleted. A tombstone is removed with its change.
-//   - changes has a row for each change that is kept, with the state that it left.
-//   - state has one row: the layout, the version of the last change, and the horizon, which is the earliest version from which a watch can
-//     start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it tells whether the tables
+//   - changes has a row for each change that is kept, with the state that it left, and how many changes there were up to it.
+//   - state has one row: the layout, the version of the last change, how many changes there were, and the horizon, which is the earliest version
+//     from which a watch can start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it tells whether the tables
 //     are complete: the server has no transactions for tables.
 //   - fences has the greatest term of each lease.
 //
@@ -44,18 +44,18 @@ func newTables(prefix string) (t tables) {
 		"\trecord LONGBLOB NOT NULL, value LONGBLOB NOT NULL"
 	t.create = []string{
 		name("CREATE TABLE IF NOT EXISTS {objects} (" + columns + ",\n\tPRIMARY KEY (kind, `key`)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
-		name("CREATE TABLE IF NOT EXISTS {changes} (" + columns + ",\n\tPRIMARY KEY (version), KEY kinds (kind, version)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
+		name("CREATE TABLE IF NOT EXISTS {changes} (" + columns + ", n BIGINT NOT NULL,\n\tPRIMARY KEY (version), KEY kinds (kind, version), UNIQUE KEY n (n)) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
 		name("CREATE TABLE IF NOT EXISTS {fences} (lease VARBINARY(1024) NOT NULL PRIMARY KEY, term BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"),
-		name("CREATE TABLE IF NOT EXISTS {state} (id TINYINT NOT NULL PRIMARY KEY, layout INT NOT NULL, version BIGINT NOT NULL, horizon BIGINT NOT NULL)\n" +
-			"\tENGINE=InnoDB"),
+		name("CREATE TABLE IF NOT EXISTS {state} (id TINYINT NOT NULL PRIMARY KEY, layout INT NOT NULL, version BIGINT NOT NULL, horizon BIGINT NOT NULL,\n" +
+			"\tn BIGINT NOT NULL) ENGINE=InnoDB"),
 		name("CREATE OR REPLACE SQL SECURITY INVOKER VIEW {current} AS SELECT CONVERT(kind USING utf8mb4) AS kind, CONVERT(`key` USING utf8mb4) AS `key`,\n" +
 			"\tversion, CONVERT(value USING utf8mb4) AS value FROM {objects} WHERE deleted = 0"),
-		name(fmt.Sprintf("INSERT IGNORE INTO {state} VALUES (1, %d, 0, 0)", layout)),
+		name(fmt.Sprintf("INSERT IGNORE INTO {state} VALUES (1, %d, 0, 0, 0)", layout)),
 	}
 	t.readLayout = name("SELECT layout FROM {state} WHERE id = 1")
 	t.isUsed = name("SELECT EXISTS (SELECT 1 FROM {objects})")
 	t.state = name("SELECT version, horizon FROM {state} WHERE id = 1")
-	t.lock = t.state + " FOR UPDATE"
+	t.lock = name("SELECT version, horizon, n, " + ticksSQL + " FROM {state} WHERE id = 1 FOR UPDATE")
 	t.get = name("SELECT version, deleted, record, value FROM {objects} WHERE kind = %s AND `key` = %s")
 	t.list = name("SELECT `key`, version, deleted, record, value FROM {objects} FORCE INDEX (PRIMARY)\n" +
 		"\tWHERE kind = %[1]s AND `key` > %[2]s%[3]s ORDER BY `key` LIMIT %[4]d")
@@ -67,14 +67,14 @@ func newTables(prefix string) (t tables) {
 		"\tWHERE kind = %[1]s AND version > %[2]d ORDER BY version LIMIT %[3]d)")
 	t.present = name("SELECT kind, `key`, version FROM {objects} FORCE INDEX (PRIMARY) WHERE %s FOR UPDATE")
 	t.terms = name("SELECT lease, term FROM {fences} WHERE lease IN (%s)")
-	t.insert = name("INSERT INTO {changes} (version, kind, `key`, deleted, record, value) VALUES ")
-	t.apply = name("REPLACE INTO {objects} SELECT * FROM {changes} WHERE version BETWEEN %d AND %d")
+	t.insert = name("INSERT INTO {changes} (kind, `key`, version, deleted, record, value, n) VALUES ")
+	t.apply = name("REPLACE INTO {objects} SELECT kind, `key`, version, deleted, record, value FROM {changes} WHERE version BETWEEN %d AND %d")
 	t.recordTerms = name("REPLACE INTO {fences} (lease, term) VALUES ")
-	t.ends = name("SELECT COALESCE(MIN(version), 0), (SELECT COALESCE(MAX(version), 0) FROM {changes} WHERE version < %d) FROM {changes}")
-	t.tombstones = name("DELETE o FROM {changes} c STRAIGHT_JOIN {objects} o ON o.kind = c.kind AND o.`key` = c.`key` AND o.version = c.version\n" +
-		"\tWHERE c.version <= %d AND c.deleted = 1")
-	t.forget = name("DELETE FROM {changes} WHERE version <= %d")
-	t.advance = name("UPDATE {state} SET version = %d, horizon = %d WHERE id = 1")
+	t.ends = name("SELECT MIN(n), (SELECT version FROM {changes} WHERE n = %d) FROM {changes}")
+	t.tombstones = name("DELETE o FROM {changes} c FORCE INDEX (n) STRAIGHT_JOIN {objects} o ON o.kind = c.kind AND o.`key` = c.`key` AND o.version = c.version\n" +
+		"\tWHERE c.n <= %d AND c.deleted = 1")
+	t.forget = name("DELETE FROM {changes} WHERE n <= %d")
+	t.advance = name("UPDATE {state} SET version = %d, horizon = %d, n = %d WHERE id = 1")
 	return t
 }
 

@@ -245,22 +245,31 @@ func (b *Backend) terms(ctx context.Context, on conn, swaps []*swap, locking str
 	return recorded, rows.Err()
 }
 
-// position is the row of the table state.
-type position struct {
-	version, horizon int64
-	number           int64 // after which versions are assigned; set under the lock
-}
+// A version is a number and a random number. Numbers ascend by one, or to the time of the server, in ticks since the beginning of 2025, if that is
+// more. If the server loses its last commits, in a crash, a restore, or a failover to a replica that lagged, the next versions are greater than the
+// lost ones, unless its clock went back, or more than 4,096 writes per second were made for a long time. The random number identifies the history:
+// a version that was lost is not one of those that follow. Until 2093, versions have at most 53 bits, which JavaScript keeps.
+const (
+	ticksSQL   = "TIMESTAMPDIFF(MICROSECOND, '2025-01-01', UTC_TIMESTAMP(6)) * 4096 DIV 1000000"
+	chanceBits = 10
+)
+
+// position is the row of the table state, and the time.
+type position struct{ version, horizon, count, ticks int64 }
 
 // lock locks the row of the table state, and returns it. No other transaction of any process writes the tables until this one has ended. So
-// versions are in commit order: each is assigned under the lock, and is greater than that of every transaction that had the lock before. If the
-// server has lost versions that this Backend has seen, those that are assigned are greater.
+// versions are in commit order: each is assigned under the lock, and is greater than that of every transaction that had the lock before.
 func (b *Backend) lock(ctx context.Context, on conn) (at position, err error) {
-	err = on.QueryRowContext(ctx, b.tables.lock).Scan(&at.version, &at.horizon)
+	err = on.QueryRowContext(ctx, b.tables.lock).Scan(&at.version, &at.horizon, &at.count, &at.ticks)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = fmt.Errorf("the table %s has no row", b.tables.names[stateTable])
 	}
-	at.number = max(numberOf(informer.Version(at.version)), numberOf(b.seen.get()))
 	return at, err
+}
+
+// next returns the version of the next change.
+func (at position) next() int64 {
+	return max(at.version>>chanceBits+1, at.ticks)<<chanceBits | rand.Int64N(1<<chanceBits)
 }
 
 // turn is a transaction that has the lock. It has a connection out of the pool: [sql.Tx] would not end a commit with its context.
@@ -377,9 +386,6 @@ func (b *Backend) together(ctx context.Context, t turn, swaps []*swap) (err erro
 	if _, err := t.ExecContext(ctx, "COMMIT"); err != nil {
 		return commitError{err}
 	}
-	for _, s := range wins {
-		b.seen.raise(s.version)
-	}
 	b.written.Wake()
 	return nil
 }
@@ -450,26 +456,25 @@ func (b *Backend) write(ctx context.Context, on conn, at position, swaps []*swap
 			return err
 		}
 	}
-	before := at.number
-	n := before
+	before := at.count
 	var first informer.Version
 	var values []string
 	for _, s := range swaps {
 		if s.next == nil {
 			continue
 		}
-		n++
-		s.version = versionOf(n, rand.Int64N(1<<randomBits))
+		at.version = at.next()
+		at.count++
+		s.version = informer.Version(at.version)
 		first = cmp.Or(first, s.version)
-		at.version = int64(s.version)
 		deleted := 0
 		if s.deleted {
 			deleted = 1
 		}
-		values = append(values, fmt.Sprintf("(%d, %s, %s, %d, %s, %s)",
-			s.version, bytesSQL(s.kind), bytesSQL(s.key), deleted, bytesSQL(s.data), bytesSQL(s.value)))
+		values = append(values, fmt.Sprintf("(%s, %s, %d, %d, %s, %s, %d)",
+			bytesSQL(s.kind), bytesSQL(s.key), s.version, deleted, bytesSQL(s.data), bytesSQL(s.value), at.count))
 	}
-	if n == before {
+	if at.count == before {
 		return nil
 	}
 	for len(values) > 0 {
@@ -487,22 +492,21 @@ func (b *Backend) write(ctx context.Context, on conn, at position, swaps []*swap
 		return err
 	}
 	history := int64(b.cfg.History)
-	if period := min(max(history/16, 1), trimWrites); before/period != n/period && n > history {
-		// The horizon is the version of a change that is, or was, there, so that a watch can start from it.
-		var oldest, horizon int64
-		err := on.QueryRowContext(ctx, fmt.Sprintf(b.tables.ends, versionOf(n-history+1, 0))).Scan(&oldest, &horizon)
-		if err != nil {
+	if period := min(max(history/16, 1), trimWrites); before/period != at.count/period && at.count > history {
+		// The horizon is the version of a change that is there, so that a watch can start from it.
+		var oldest, horizon sql.NullInt64
+		if err := on.QueryRowContext(ctx, fmt.Sprintf(b.tables.ends, at.count-history)).Scan(&oldest, &horizon); err != nil {
 			return err
 		}
-		at.horizon = max(at.horizon, horizon)
-		end := min(at.horizon, int64(versionOf(numberOf(informer.Version(oldest))+trimFactor*max(period, n-before), 0)))
+		at.horizon = max(at.horizon, horizon.Int64)
+		end := min(at.count-history, oldest.Int64+trimFactor*max(period, at.count-before))
 		for _, text := range []string{b.tables.tombstones, b.tables.forget} {
 			if err := do(fmt.Sprintf(text, end)); err != nil {
 				return err
 			}
 		}
 	}
-	return do(fmt.Sprintf(b.tables.advance, at.version, at.horizon))
+	return do(fmt.Sprintf(b.tables.advance, at.version, at.horizon, at.count))
 }
 
 // refusal is an error of decide or of a fence. Transact returns it unchanged.

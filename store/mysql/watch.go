@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -31,17 +29,15 @@ func (b *Backend) List(ctx context.Context, kind string, q backend.Query) iter.S
 
 // list calls yield with page after page, all from one snapshot, until it returns false.
 func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield func(backend.Page) bool) error {
-	tx, at, err := b.snapshot(ctx)
-	if lost := (lostError{}); errors.As(err, &lost) {
-		// If this user may not leap, the informer asks the watch whether there is a new history.
-		if err := b.leap(ctx, lost.seen); err != nil && !mustNotWrite(err) {
-			return err
+	var tx *sql.Conn
+	var at position
+	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
+		tx, err = start(ctx, b.db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+		if err == nil {
+			at, err = b.state(ctx, tx)
 		}
-		tx, at, err = b.snapshot(ctx)
-		if errors.As(err, &lost) {
-			err = nil
-		}
-	}
+		return err
+	})
 	if tx != nil {
 		defer b.endRead(ctx, tx)
 	}
@@ -87,20 +83,6 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	return follow.Ahead(ctx, next, yield)
 }
 
-// snapshot begins a transaction that only reads, and reads the row of the table state. If the error is a lostError, the transaction is usable.
-func (b *Backend) snapshot(ctx context.Context) (tx *sql.Conn, at position, err error) {
-	err = inTime(ctx, b.patience, func(ctx context.Context) (err error) {
-		seen := b.seen.get()
-		tx, err = start(ctx, b.db, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-		if err != nil {
-			return err
-		}
-		at, err = b.state(ctx, tx, seen)
-		return err
-	})
-	return tx, at, err
-}
-
 // endRead ends a transaction that has only read. Its connection may be half-open by now.
 func (b *Backend) endRead(ctx context.Context, tx *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience)
@@ -124,67 +106,15 @@ func successor(prefix string) string {
 	return ""
 }
 
-// state returns the row of the table state. It also returns a lostError if the version is less than one that was seen before the read began.
-func (b *Backend) state(ctx context.Context, on conn, seen informer.Version) (at position, err error) {
+// state returns the row of the table state.
+func (b *Backend) state(ctx context.Context, on conn) (at position, err error) {
 	err = on.QueryRowContext(ctx, b.tables.state).Scan(&at.version, &at.horizon)
-	if v := informer.Version(at.version); err == nil && v < seen {
-		err = lostError{v, seen}
-	}
-	b.seen.raise(informer.Version(at.version))
 	return at, err
-}
-
-// seen is the greatest version that a Backend has returned. If the server loses writes, in a crash or a failover to a replica that lagged, the
-// versions that the Backend returns do not go back all the same: a cache that has reached a version must show every write up to it.
-type seen struct{ version atomic.Uint64 }
-
-func (s *seen) get() informer.Version { return informer.Version(s.version.Load()) }
-
-func (s *seen) raise(v informer.Version) {
-	for have := s.version.Load(); uint64(v) > have; have = s.version.Load() {
-		if s.version.CompareAndSwap(have, uint64(v)) {
-			return
-		}
-	}
-}
-
-// lostError means that the server is at an earlier version than this Backend has seen.
-type lostError struct{ version, seen informer.Version }
-
-func (e lostError) Error() string {
-	return fmt.Sprintf("the server is at version %d, and has been at %d", e.version, e.seen)
-}
-
-// leap writes a change, of no kind, if the server has lost a version that this Backend has seen. The change has a greater version. It returns an
-// error if the server has not lost it, so that a read was of another server.
-func (b *Backend) leap(ctx context.Context, seen informer.Version) error {
-	data, err := backend.Record{Deleted: true}.MarshalBinary()
-	if err != nil {
-		return err
-	}
-	return inTime(ctx, b.patience, func(ctx context.Context) error {
-		t, err := b.begin(ctx)
-		if err != nil {
-			return err
-		}
-		if version := informer.Version(t.at.version); version >= seen {
-			b.commit(ctx, t, nil) // ends the transaction
-			return fmt.Errorf("a read is behind version %d, and the primary is not: it may be of a replica", seen)
-		}
-		s := &swap{next: &backend.Record{}, deleted: true, data: data}
-		b.commit(ctx, t, []*swap{s})
-		return s.err
-	})
 }
 
 // Version implements [backend.Versioner].
 func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
 	version, err := b.version(ctx)
-	if lost := (lostError{}); errors.As(err, &lost) {
-		if err = b.leap(ctx, lost.seen); err == nil {
-			version, err = b.version(ctx)
-		}
-	}
 	if err != nil {
 		return 0, failedCall(ctx, "read the version", err)
 	}
@@ -194,7 +124,7 @@ func (b *Backend) Version(ctx context.Context) (informer.Version, error) {
 func (b *Backend) version(ctx context.Context) (informer.Version, error) {
 	var at position
 	err := inTime(ctx, b.patience, func(ctx context.Context) (err error) {
-		at, err = b.state(ctx, b.db, b.seen.get())
+		at, err = b.state(ctx, b.db)
 		return err
 	})
 	return informer.Version(at.version), err
@@ -214,9 +144,6 @@ func (b *Backend) Watch(
 		watch := follow.Records(b.cfg.Poll, &b.written, q, batchSize, next)
 		watch.Changed = func(ctx context.Context, after informer.Version) (bool, error) {
 			version, err := b.poll(ctx)
-			if errors.As(err, new(lostError)) {
-				return true, nil // the read finds out more
-			}
 			return version != after, err
 		}
 		if err := watch.Run(ctx, after, func(c backend.Change) bool { return yield(c, nil) }); err != nil {
@@ -231,7 +158,6 @@ func (b *Backend) changes(
 ) (all []backend.Change, upTo informer.Version, err error) {
 	var at position
 	var found, known bool
-	seen := b.seen.get()
 	all = make([]backend.Change, 0, n)
 	err = inTime(ctx, b.patience, func(ctx context.Context) error {
 		rows, err := b.db.QueryContext(ctx, fmt.Sprintf(b.tables.changes, bytesSQL(kind), after, batchSize))
@@ -270,16 +196,10 @@ func (b *Backend) changes(
 	case after < horizon:
 		return nil, 0, fmt.Errorf("%w: the changes before version %d are forgotten", backend.ErrExpired, horizon)
 	case after > horizon && !known:
-		if version < seen {
-			if err := b.leap(ctx, seen); err != nil && !mustNotWrite(err) {
-				return nil, 0, err
-			}
-		}
 		return nil, 0, fmt.Errorf("%w: the tables are at version %d, and do not know %d", informer.ErrNewHistory, version, after)
 	case len(all) == batchSize:
 		version = all[batchSize-1].Version
 	}
-	b.seen.raise(version)
 	return all, version, nil
 }
 
