@@ -37,7 +37,7 @@ func openStore(ctx context.Context, target string) (backend.Backend, error) {
 	if trim {
 		cfg = fewChanges
 	}
-	db, err := openPool("root", addr, "test", "timeout=5s")
+	db, err := openPool("writer", addr, "test", "timeout=5s")
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +51,14 @@ func testPool(t testing.TB, addr string) *sql.DB {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
 	return db
+}
+
+// migrateTest creates the tables in the database test, and the user of the writer processes, who may not write a server that is read-only.
+func migrateTest(t testing.TB, db *sql.DB, cfg mysql.Config) {
+	t.Helper()
+	do(t, db, "CREATE USER writer")
+	do(t, db, "GRANT ALL ON test.* TO writer")
+	require.NoError(t, mysql.Migrate(t.Context(), db, cfg))
 }
 
 // broken is what a fault breaks.
@@ -97,9 +105,11 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			}
 		},
 		"the server is read-only for a while": func(t *testing.T, b *broken) {
-			do(t, b.near, "CREATE OR REPLACE USER writer")
-			do(t, b.near, "SET GLOBAL read_only = 1")
-			time.Sleep(20 * time.Millisecond)
+			do(t, b.near, "SET GLOBAL read_only = 1") // which waits for open transactions
+			time.Sleep(50 * time.Millisecond)         // some acknowledgments may be on their way
+			before := b.w.Writes()
+			time.Sleep(50 * time.Millisecond)
+			assert.Equal(t, before, b.w.Writes())
 			do(t, b.near, "SET GLOBAL read_only = 0")
 		},
 		disk: func(t *testing.T, b *broken) {
@@ -126,7 +136,7 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			}
 			b.proxy = servertest.NewProxy(t, b.server.Addr())
 			b.near = testPool(t, b.server.Addr())
-			require.NoError(t, mysql.Migrate(t.Context(), b.near, manyChanges))
+			migrateTest(t, b.near, manyChanges)
 			db := open(t, testPool(t, b.proxy.Addr()), manyChanges)
 			if name == halfOpen {
 				db.SetPatience(500 * time.Millisecond)
@@ -147,7 +157,7 @@ func TestNothingIsMissedWhenHistoryIsTrimmedDuringWatchGap(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	db := testPool(t, server.Addr())
-	require.NoError(t, mysql.Migrate(t.Context(), db, fewChanges))
+	migrateTest(t, db, fewChanges)
 	away := dbtest.NewAway(open(t, db, fewChanges))
 	w := dbtest.BeginWriters(t, away, "trim "+server.Addr())
 	w.Repeat(*cycles, func() {
@@ -164,7 +174,7 @@ func TestCacheIsCorrectWhileServerLosesCommits(t *testing.T) {
 	server := servertest.MariaDBIn(t, os.TempDir(), "innodb-flush-log-at-trx-commit=0") // which maps its log if that is in memory
 	proxy := servertest.NewProxy(t, server.Addr())
 	near := testPool(t, server.Addr())
-	require.NoError(t, mysql.Migrate(t.Context(), near, manyChanges))
+	migrateTest(t, near, manyChanges)
 	server.Stop() // flushes the tables
 	server.Start()
 	w := dbtest.BeginLossyWriters(t, open(t, testPool(t, proxy.Addr()), manyChanges), proxy.Addr())

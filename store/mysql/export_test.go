@@ -47,7 +47,7 @@ func (b *Backend) CountShared() (shared *atomic.Int32) {
 // EditStatements replaces statements of b.
 func (b *Backend) EditStatements(edit func(text string) string) {
 	t := &b.tables
-	for _, text := range []*string{&t.lock, &t.list, &t.changes, &t.present, &t.state, &t.get, &t.terms} {
+	for _, text := range []*string{&t.lock, &t.changes, &t.present, &t.apply, &t.recordTerms, &t.tombstones, &t.forget, &t.advance} {
 		*text = edit(*text)
 	}
 }
