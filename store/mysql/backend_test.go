@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/leaderelect"
@@ -62,6 +63,7 @@ func TestBackend(t *testing.T) {
 		"a rejected write fails alone":                            rejectedWriteFailsAlone,
 		"the context of a neighbor does not end a write":          neighborsContextDoesNotEndWrite,
 		"a pool of one connection is enough":                      poolOfOneConnectionIsEnough,
+		"versions ascend whatever the clock of the server is":     versionsAscendWhateverClockIs,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, server) })
 	}
@@ -804,4 +806,19 @@ func poolOfOneConnectionIsEnough(t *testing.T, server *servertest.Server) {
 	require.NoError(t, err)
 	require.NoError(t, inf.WaitForVersion(t.Context(), l.Version))
 	assert.Len(t, maps.Collect(inf.All()), 100)
+}
+
+// The sessions of some writers have another time, as if the clock of the server jumped to and fro.
+func versionsAscendWhateverClockIs(t *testing.T, server *servertest.Server) {
+	one, _ := migrated(t, server)
+	var handles []*mysql.Backend
+	for _, options := range []string{"", "timestamp=1000000000", "timestamp=2145916800", "timestamp=1767225600"} { // 2001, 2037, 2026
+		handles = append(handles, open(t, as(t, server, "root", one, options), mysql.Config{Poll: 5 * time.Millisecond}))
+	}
+	writersAndWatchesAgree(t, one, handles)
+	for _, b := range handles {
+		r, err := dbtest.Put(t.Context(), b, "last", "1")
+		require.NoError(t, err)
+		assert.Less(t, r.Version, informer.Version(1)<<53)
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/leaderelect/sqllease"
+	"github.com/setpoint-go/setpoint/store"
 	"github.com/setpoint-go/setpoint/store/mysql"
 )
 
@@ -55,4 +56,45 @@ func ExampleNewTable() {
 	}
 	_ = setRunning
 	check(tenants.Run(ctx))
+}
+
+type Site struct{ Plan string }
+
+// A program creates its tables when it is deployed, and opens them when it starts.
+func ExampleOpen() {
+	run := func(ctx context.Context, name string) error {
+		db, err := sql.Open("mysql", name) // such as shop@tcp(localhost:3306)/shop
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		if err := mysql.Migrate(ctx, db, mysql.Config{}); err != nil {
+			return err
+		}
+		objects, err := mysql.Open(ctx, db, mysql.Config{})
+		if err != nil {
+			return err
+		}
+		sites, err := store.Open(objects, "Site", store.Config[Site]{})
+		if err != nil {
+			return err
+		}
+		_, err = sites.Create(ctx, store.Object[Site]{Key: "acme", Value: Site{Plan: "small"}})
+		return err
+	}
+	_ = run
+}
+
+// An object and a row of your own table are written together, by the leader, or neither is.
+func ExampleWithTx() {
+	signUp := func(ctx context.Context, leases *sqllease.Store, sites store.Store[Site], name string, cents int) error {
+		return leases.Transact(ctx, func(tx *sql.Tx) error {
+			if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", name, cents); err != nil {
+				return err
+			}
+			_, err := sites.Create(mysql.WithTx(ctx, tx), store.Object[Site]{Key: name, Value: Site{Plan: "small"}})
+			return err
+		})
+	}
+	_ = signUp
 }

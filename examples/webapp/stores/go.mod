@@ -5,17 +5,20 @@ go 1.26.0
 replace (
 	github.com/setpoint-go/setpoint => ../../..
 	github.com/setpoint-go/setpoint/store/etcd => ../../../store/etcd
+	github.com/setpoint-go/setpoint/store/mysql => ../../../store/mysql
 	github.com/setpoint-go/setpoint/store/nats => ../../../store/nats
 	github.com/setpoint-go/setpoint/store/postgres => ../../../store/postgres
 	github.com/setpoint-go/setpoint/store/sqlite => ../../../store/sqlite
 )
 
 require (
+	github.com/go-sql-driver/mysql v1.10.1
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/nats-io/nats-server/v2 v2.15.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/setpoint-go/setpoint v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/etcd v0.0.0-00010101000000-000000000000
+	github.com/setpoint-go/setpoint/store/mysql v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/nats v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/postgres v0.0.0-00010101000000-000000000000
 	github.com/setpoint-go/setpoint/store/sqlite v0.0.0-00010101000000-000000000000
@@ -26,6 +29,7 @@ require (
 )
 
 require (
+	filippo.io/edwards25519 v1.2.0 // indirect
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect

@@ -4,6 +4,7 @@
 //	go run ./examples/webapp/stores -store sqlite:webapp.db                                in three terminals
 //	go run ./examples/webapp/stores -store sqlite:webapp.db -status                        the tables of the leading copy
 //	go run ./examples/webapp/stores -store postgres://postgres@localhost/postgres -demo    as with any store
+//	go run ./examples/webapp/stores -store mysql://root@localhost:3306/test -demo
 //	go run ./examples/webapp/stores -store etcd://localhost:2379 -demo
 //	go run ./examples/webapp/stores -store nats://localhost:4222 -demo
 //
@@ -13,10 +14,13 @@ package main
 
 import (
 	"context"
+	"database/sql"
+	"net/url"
 	"os"
 	"strings"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,6 +30,7 @@ import (
 	"github.com/setpoint-go/setpoint/examples/webapp/orchestrator"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/etcd"
+	"github.com/setpoint-go/setpoint/store/mysql"
 	"github.com/setpoint-go/setpoint/store/nats"
 	"github.com/setpoint-go/setpoint/store/postgres"
 	"github.com/setpoint-go/setpoint/store/sqlite"
@@ -39,6 +44,7 @@ func main() {
 func openers() map[string]orchestrator.Opener {
 	return map[string]orchestrator.Opener{
 		"etcd":     openEtcd,
+		"mysql":    openMySQL,
 		"nats":     openNATS,
 		"postgres": openPostgres,
 		"sqlite":   openSQLite,
@@ -58,6 +64,36 @@ func openEtcd(ctx context.Context, address, name string, create bool) (backend.B
 	}
 	db, err := etcd.Open(ctx, client, etcd.Config{Prefix: name, Existing: !create})
 	return db, func() { _ = client.Close() }, err
+}
+
+// openMySQL opens mysql://USER:PASSWORD@HOST:PORT/DATABASE, a server of MariaDB or MySQL.
+func openMySQL(ctx context.Context, address, name string, create bool) (backend.Backend, func(), error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, nil, err
+	}
+	to := mysqldriver.NewConfig()
+	to.User = u.User.Username()
+	to.Passwd, _ = u.User.Password()
+	to.Net, to.Addr, to.DBName = "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
+	to.Timeout = 5 * time.Second
+	to.Logger = &mysqldriver.NopLogger{} // errors are returned too
+	connector, err := mysqldriver.NewConnector(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool := sql.OpenDB(connector)
+	pool.SetMaxIdleConns(8)
+	pool.SetConnMaxIdleTime(time.Minute)
+	closePool := func() { _ = pool.Close() }
+	cfg := mysql.Config{TablePrefix: name + "_"}
+	if create {
+		if err := mysql.Migrate(ctx, pool, cfg); err != nil {
+			return nil, closePool, err
+		}
+	}
+	db, err := mysql.Open(ctx, pool, cfg)
+	return db, closePool, err
 }
 
 // openNATS opens nats://HOST:PORT, a server with JetStream.

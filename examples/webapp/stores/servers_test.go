@@ -3,6 +3,7 @@
 package main
 
 import (
+	"database/sql"
 	"fmt"
 	"net/url"
 	"os"
@@ -22,6 +23,20 @@ import (
 var databases = map[string]func(t *testing.T) (empty func() string){
 	"etcd": func(t *testing.T) func() string {
 		return func() string { return "etcd://" + startEtcd(t) }
+	},
+	"mysql": func(t *testing.T) func() string {
+		server := servertest.MariaDB(t, "innodb-flush-log-at-trx-commit=2")
+		n := 0
+		return func() string {
+			n++
+			name := fmt.Sprintf("test%d", n)
+			admin, err := sql.Open("mysql", "root@tcp("+server.Addr()+")/")
+			require.NoError(t, err)
+			_, err = admin.ExecContext(t.Context(), "CREATE DATABASE "+name)
+			require.NoError(t, err)
+			require.NoError(t, admin.Close())
+			return "mysql://root@" + server.Addr() + "/" + name
+		}
 	},
 	"nats": func(t *testing.T) func() string {
 		return func() string { return "nats://" + startNATS(t) }
