@@ -116,8 +116,8 @@ func (r *rig) serves() {
 
 func TestAddressWithoutDatabaseIsRejected(t *testing.T) {
 	for address, says := range map[string]string{
-		"":             `webapp: open -store "": it begins with none of memory:, etcd:, nats:, postgres:, sqlite:`,
-		"mysql://host": `webapp: open -store "mysql://host": it begins with none of memory:, etcd:, nats:, postgres:, sqlite:`,
+		"":             `webapp: open -store "": it begins with none of memory:, etcd:, mysql:, nats:, postgres:, sqlite:`,
+		"redis://host": `webapp: open -store "redis://host": it begins with none of memory:, etcd:, mysql:, nats:, postgres:, sqlite:`,
 		"sqlite:":      "the path is empty",
 		"postgres://127.0.0.1:1/x?connect_timeout=1": "connect",
 	} {
