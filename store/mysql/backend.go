@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,12 +149,7 @@ func isNumber(err error, numbers ...uint16) bool {
 	if !errors.As(err, &e) {
 		return false
 	}
-	for _, n := range numbers {
-		if e.Number == n {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(numbers, e.Number)
 }
 
 // failedCall words the error of a call of a Backend.

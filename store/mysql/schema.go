@@ -89,7 +89,7 @@ func SQL(cfg Config) (string, error) {
 
 // Migrate creates the tables of cfg in the default database of the pool. If they exist and are complete, Migrate changes nothing. If they lack
 // a part, or are of another layout, it returns an error. If an earlier call was interrupted, it creates the rest. Call it when you deploy.
-// Several processes may call it at once. The user of db needs the privileges CREATE, CREATE VIEW, SELECT, and INSERT on the database. If an
+// Several processes may call it at once. The user of db needs the privileges CREATE, CREATE VIEW, DROP, SELECT, and INSERT on the database. If an
 // administrator runs the statements, use [SQL].
 //
 // Objects are in the table setpoint_objects, and the view setpoint_current shows the live ones:

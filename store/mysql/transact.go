@@ -245,12 +245,12 @@ func (b *Backend) terms(ctx context.Context, on conn, swaps []*swap, locking str
 	return recorded, rows.Err()
 }
 
-// A version is a number and a random number. Numbers ascend by one, or to the time of the server, in ticks since the beginning of 2025, if that is
+// A version is a number and a random number. Numbers ascend by one, or to the time of the server, in 4096ths of a second since the beginning of 2025, if that is
 // more. If the server loses its last commits, in a crash, a restore, or a failover to a replica that lagged, the next versions are greater than the
 // lost ones, unless its clock went back, or more than 4,096 writes per second were made for a long time. The random number identifies the history:
 // a version that was lost is not one of those that follow. Until 2093, versions have at most 53 bits, which JavaScript keeps.
 const (
-	ticksSQL   = "TIMESTAMPDIFF(MICROSECOND, '2025-01-01', UTC_TIMESTAMP(6)) * 4096 DIV 1000000"
+	ticksSQL   = "TIMESTAMPDIFF(MICROSECOND, '2025-01-01', UTC_TIMESTAMP(6)) * 64 DIV 15625"
 	chanceBits = 10
 )
 
