@@ -70,6 +70,16 @@ type broken struct {
 	disk   *servertest.Disk
 }
 
+// awaitStandstill waits until no write is acknowledged for a while.
+func awaitStandstill(t *testing.T, w *dbtest.Writers) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		before := w.Writes()
+		time.Sleep(50 * time.Millisecond)
+		return w.Writes() == before
+	}, time.Minute, time.Millisecond)
+}
+
 // While four writers in two processes write and an informer watches, something fails again and again. See package writers
 // for what holds at the end.
 func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
@@ -106,21 +116,12 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 		},
 		"the server is read-only for a while": func(t *testing.T, b *broken) {
 			do(t, b.near, "SET GLOBAL read_only = 1") // which waits for open transactions
-			time.Sleep(50 * time.Millisecond)         // some acknowledgments may be on their way
-			before := b.w.Writes()
-			time.Sleep(50 * time.Millisecond)
-			assert.Equal(t, before, b.w.Writes())
+			awaitStandstill(t, b.w)
 			do(t, b.near, "SET GLOBAL read_only = 0")
 		},
 		disk: func(t *testing.T, b *broken) {
 			b.disk.Fill()
-			before := b.w.Writes()
-			stuck := func() bool { // no write was acknowledged for a while
-				before = b.w.Writes()
-				time.Sleep(50 * time.Millisecond)
-				return b.w.Writes() == before
-			}
-			require.Eventually(t, stuck, time.Minute, time.Millisecond)
+			awaitStandstill(t, b.w)
 			b.disk.Free()
 			b.server.Revive() // it has ended if there was no space for its log
 		},
