@@ -5,7 +5,9 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,7 +24,7 @@ var durable = []string{"innodb-flush-log-at-trx-commit=1", "innodb-buffer-pool-s
 // BenchmarkWrite compares updates of objects by one writer and by sixteen with what the driver takes to read a row, compare its version, and write
 // it in a transaction. Each transaction is flushed.
 func BenchmarkWrite(b *testing.B) {
-	server := servertest.MariaDB(b, durable...)
+	server := servertest.MariaDBIn(b, os.TempDir(), durable...)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			db := newDatabase(b, server)
@@ -54,7 +56,7 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkCreate measures creations of objects by one writer and by sixteen.
 func BenchmarkCreate(b *testing.B) {
-	server := servertest.MariaDB(b, durable...)
+	server := servertest.MariaDBIn(b, os.TempDir(), durable...)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			one, _ := migrated(b, server)
@@ -70,7 +72,7 @@ func BenchmarkCreate(b *testing.B) {
 
 // BenchmarkAppLatency measures the time from a commit to the handler of an informer, through the Backend that has written, and through another.
 func BenchmarkAppLatency(b *testing.B) {
-	server := servertest.MariaDB(b, durable...)
+	server := servertest.MariaDBIn(b, os.TempDir(), durable...)
 	for _, through := range []string{"same", "other"} {
 		b.Run(through, func(b *testing.B) {
 			one, two := migrated(b, server)
@@ -86,7 +88,7 @@ func BenchmarkAppLatency(b *testing.B) {
 
 // BenchmarkApps compares a get, a list, and a watch of many changes with what the driver takes to read as many rows.
 func BenchmarkApps(b *testing.B) {
-	one, _ := migrated(b, servertest.MariaDB(b, durable...))
+	one, _ := migrated(b, servertest.MariaDBIn(b, os.TempDir(), durable...))
 	db := open(b, one, mysql.Config{History: 10 * *rows})
 	s := dbtest.Apps(b, db)
 	o, err := s.Create(b.Context(), store.Object[dbtest.App]{Key: "key", Value: dbtest.App{Image: dbtest.Image}})
@@ -100,10 +102,15 @@ func BenchmarkApps(b *testing.B) {
 		if err != nil {
 			return 0, err
 		}
+		var all []store.Object[dbtest.App]
 		for rows.Next() {
 			var key string
 			var record, value []byte
 			if err := rows.Scan(&key, &record, &value); err != nil {
+				return n, err
+			}
+			all = append(all, store.Object[dbtest.App]{Key: key})
+			if err := json.Unmarshal(value, &all[n].Value); err != nil {
 				return n, err
 			}
 			n++
