@@ -20,10 +20,10 @@ const stateTable = 3
 // tables has the statements, with the names of the tables filled in. Values are appended to them, or replace verbs of package fmt.
 //
 //   - objects has a row for each key: its current state, which may be a tombstone, marked deleted. A tombstone is removed with its change.
-//   - changes has a row for each change that is kept, with the state that it left, and how many changes there were up to it.
+//   - changes has a row for each change that is kept, with the state that it left, and the number of changes up to it, n.
 //   - state has one row: the layout, the version of the last change, how many changes there were, and the horizon, which is the earliest version
-//     from which a watch can start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it tells whether the tables
-//     are complete: the server has no transactions for tables.
+//     from which a watch can start. A writer locks it before it reads the version, and until it commits. Its row is created last, so that it
+//     tells whether the tables are complete: the server has no transactions for tables.
 //   - fences has the greatest term of each lease.
 //
 // Names are of binary types, which are compared and ordered by their bytes.

@@ -148,7 +148,7 @@ type swap struct {
 	fences      []backend.Fence
 	have        backend.Record    // what was read
 	raised      map[string]uint64 // the fences whose terms are greater than the recorded ones
-	next        *backend.Record   // nil if there is nothing to write but terms; only the caller reads more than deleted
+	next        *backend.Record   // nil if there is nothing to write but terms; only the caller of Transact reads what it points to
 	deleted     bool
 	data, value []byte // of next
 
@@ -245,10 +245,10 @@ func (b *Backend) terms(ctx context.Context, on conn, swaps []*swap, locking str
 	return recorded, rows.Err()
 }
 
-// A version is a number and a random number. Numbers ascend by one, or to the time of the server, in 4096ths of a second since the beginning of 2025, if that is
-// more. If the server loses its last commits, in a crash, a restore, or a failover to a replica that lagged, the next versions are greater than the
-// lost ones, unless its clock went back, or more than 4,096 writes per second were made for a long time. The random number identifies the history:
-// a version that was lost is not one of those that follow. Until 2093, versions have at most 53 bits, which JavaScript keeps.
+// A version is a number and a random number. Numbers ascend by one, or to the time of the server if that is more: in 4096ths of a second since the
+// beginning of 2025. So if the server loses its last commits, in a crash, a restore, or a failover to a replica that lagged, the next versions are
+// greater than the lost ones, unless its clock went back, or the lost numbers were ahead of it after more than 4,096 writes per second. Then the
+// random number still tells a lost version from the one that has its number now. Until 2093, versions have at most 53 bits, which JavaScript keeps.
 const (
 	ticksSQL   = "TIMESTAMPDIFF(MICROSECOND, '2025-01-01', UTC_TIMESTAMP(6)) * 64 DIV 15625"
 	chanceBits = 10
