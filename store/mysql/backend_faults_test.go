@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"flag"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -206,6 +207,67 @@ func TestCacheIsCorrectWhileServerLosesCommits(t *testing.T) {
 	t.Logf("%d times, %d writes acknowledged, of which %d were lost, %d changes, %d watches expired", *cycles, w.Writes(), missing, changes, expired)
 	assert.NotZero(t, missing)
 	assert.NotZero(t, expired)
+}
+
+// replicaOf starts a replica of a server, which replays all that the server has written.
+func replicaOf(t testing.TB, primary *servertest.Server, id int) *servertest.Server {
+	t.Helper()
+	replica := replicated(t, id)
+	host, port, err := net.SplitHostPort(primary.Addr())
+	require.NoError(t, err)
+	db := testPool(t, replica.Addr())
+	do(t, db, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos", host, port))
+	do(t, db, "START SLAVE")
+	return replica
+}
+
+// replicated starts a server that can have replicas, and be one.
+func replicated(t testing.TB, id int) *servertest.Server {
+	t.Helper()
+	return newServer(t, fmt.Sprint("server-id=", id), "log-slave-updates", "relay-log=relay", "log-bin=binlog")
+}
+
+// While four writers in two processes write and an informer watches, the primary is killed again and again, and a replica that lags takes its
+// place. No cache keeps any of the writes that the replica lacks, and none misses what came after.
+func TestCacheIsCorrectWhileLaggingReplicasArePromoted(t *testing.T) {
+	t.Parallel()
+	primary := replicated(t, 1)
+	proxy := servertest.NewProxy(t, primary.Addr())
+	migrateTest(t, testPool(t, primary.Addr()), manyChanges)
+	w := dbtest.BeginLossyWriters(t, open(t, testPool(t, proxy.Addr()), manyChanges), proxy.Addr())
+	var left []informer.Version // the last version after each failover
+	w.Repeat(*cycles, func() {
+		next := replicaOf(t, primary, len(left)+2)
+		near := testPool(t, next.Addr())
+		version := func() (v informer.Version) {
+			if near.QueryRow("SELECT version FROM setpoint_state").Scan(&v) != nil {
+				return 0 // it has no tables yet
+			}
+			return v
+		}
+		goal, err := open(t, testPool(t, primary.Addr()), manyChanges).Version(t.Context())
+		require.NoError(t, err)
+		require.Eventually(t, func() bool { return version() >= goal }, time.Minute, time.Millisecond)
+		do(t, near, "STOP SLAVE")
+		w.AwaitWrites(20)
+		w.AwaitCache()
+		primary.Kill()
+		do(t, near, "RESET SLAVE ALL")
+		left = append(left, version())
+		primary = next
+		proxy.Redirect(next.Addr())
+		proxy.Cut()
+	})
+	near := testPool(t, primary.Addr())
+	changes, missing, expired := w.CheckLossy(open(t, near, manyChanges), func(v informer.Version) bool {
+		var kept bool
+		require.NoError(t, near.QueryRow("SELECT COUNT(*) FROM setpoint_changes WHERE version = ?", uint64(v)).Scan(&kept))
+		return v > left[0] && !kept
+	})
+	proxy.Cut()
+	t.Logf("%d times, %d writes acknowledged, of which %d were lost, %d changes, %d watches expired", *cycles, w.Writes(), missing, changes, expired)
+	assert.GreaterOrEqual(t, missing, 20**cycles)
+	assert.Equal(t, *cycles, expired)
 }
 
 // The server accepts connections and never replies. A call ends with its context.
