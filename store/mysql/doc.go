@@ -64,6 +64,6 @@
 // write, take a connection out of the pool for as long as they last. A list holds a snapshot until its loop ends, which keeps the server from
 // purging what was deleted since.
 //
-// Both were tested on MariaDB 10.11. That they work on MySQL 8.0 and newer follows from its manual. docs/backends.md in the repository says how to
-// operate the server.
+// Both were tested on MariaDB 10.11. That they work on MySQL 8.0 and newer follows from its manual. README.md says how to operate the server:
+// settings, crashes and failovers, and half-open connections.
 package mysql
