@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/setpoint-go/setpoint/internal/rowscan"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
 
 // A change gets its number before its transaction commits. So a number that a snapshot of the log lacks, below one that it has, is a gap. It
@@ -75,7 +76,7 @@ func (r *reading[T]) settle(ctx context.Context, after int64) error {
 		return nil
 	}
 	r.probeAt = now.Add(r.table.grace / graceProbes)
-	if err := r.session.dirty(ctx); err != nil {
+	if err := r.session.Dirty(ctx); err != nil {
 		return err
 	}
 	empty, err := readSpans(ctx, r.session, r.table.queries.empty, after)
@@ -108,8 +109,8 @@ func (r *reading[T]) settle(ctx context.Context, after int64) error {
 	for i, s := range settled {
 		values[i] = fmt.Sprintf("(%d, %d, UNIX_TIMESTAMP())", s.first, s.last)
 	}
-	err = r.session.write(ctx, strings.ReplaceAll(r.table.queries.settle, listed, strings.Join(values, ", ")))
-	if mustNotWrite(err) {
+	err = r.session.Write(ctx, strings.ReplaceAll(r.table.queries.settle, listed, strings.Join(values, ", ")))
+	if usertable.MustNot(err) {
 		r.table.mayNotWrite(ctx, err)
 		return nil
 	}
@@ -148,20 +149,20 @@ func (r *reading[T]) findLate(ctx context.Context, within time.Duration) error {
 				return err
 			}
 			// After the mark: if this fails, the next look marks again. The rest of the gap stays settled throughout.
-			err := r.session.write(ctx, q.at(q.split, late.Int64, 0))
+			err := r.session.Write(ctx, q.at(q.split, late.Int64, 0))
 			if err == nil {
-				err = r.session.write(ctx, q.at(q.unsettle, late.Int64, 0))
+				err = r.session.Write(ctx, q.at(q.unsettle, late.Int64, 0))
 			}
 			return err
 		}
-		if err := r.session.dirty(ctx); err != nil {
+		if err := r.session.Dirty(ctx); err != nil {
 			return err
 		}
 		if err := r.session.QueryRowContext(ctx, look).Scan(&open); err != nil {
 			return err
 		}
 		if open.Valid {
-			if err := r.session.write(ctx, q.at(q.keep, open.Int64, 0)); err != nil && !mustNotWrite(err) {
+			if err := r.session.Write(ctx, q.at(q.keep, open.Int64, 0)); err != nil && !usertable.MustNot(err) {
 				return err
 			}
 		}
@@ -171,8 +172,8 @@ func (r *reading[T]) findLate(ctx context.Context, within time.Duration) error {
 
 // mark makes all watches list again. If this one must not write, it ends alone.
 func (r *reading[T]) mark(ctx context.Context, why string) error {
-	err := r.session.write(ctx, r.table.queries.mark)
-	if mustNotWrite(err) {
+	err := r.session.Write(ctx, r.table.queries.mark)
+	if usertable.MustNot(err) {
 		r.table.mayNotWrite(ctx, err)
 		return expired(why)
 	}
@@ -181,10 +182,10 @@ func (r *reading[T]) mark(ctx context.Context, why string) error {
 
 // trim removes the changes that the history has no room for, and what the gaps below say.
 func (r *reading[T]) trim(ctx context.Context) error {
-	q, at := r.table.queries, numberOf(r.at)
-	err := r.session.write(ctx, q.at(q.base, at, 0))
+	q, at := r.table.queries, numberOf(r.At)
+	err := r.session.Write(ctx, q.at(q.base, at, 0))
 	if err == nil {
-		err = r.session.write(ctx, q.at(q.forget, at, int64(lateTime/time.Second)))
+		err = r.session.Write(ctx, q.at(q.forget, at, int64(lateTime/time.Second)))
 	}
 	var first, last sql.NullInt64
 	if err == nil {
@@ -197,9 +198,9 @@ func (r *reading[T]) trim(ctx context.Context) error {
 			r.trimAt = time.Now()
 			break
 		}
-		err = r.session.write(ctx, q.at(q.trim, n, min(n+trimBatch, end)))
+		err = r.session.Write(ctx, q.at(q.trim, n, min(n+trimBatch, end)))
 	}
-	if mustNotWrite(err) {
+	if usertable.MustNot(err) {
 		r.table.mayNotWrite(ctx, err)
 		return nil
 	}

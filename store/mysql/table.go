@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -74,15 +74,13 @@ type Table[T any] struct {
 	cfg     TableConfig
 	id      logID
 	scan    func(Row) (T, error)
-	primary bool  // the key is the primary key, because the user has named no other
-	key     []int // the columns of the key, among the columns that are read
-	found   found
+	primary bool // the key is the primary key, because the user has named no other
+	reader  *usertable.Reader[T]
 	queries queries
-	memory  memory
-	seed    maphash.Seed // of the hashes of rows
+	memory  usertable.Memory
 
 	// Tests replace the following.
-	grace, patience time.Duration // see gaps, and session
+	grace, patience time.Duration // see gaps, and usertable.Patience
 	trust           bool          // does not check the triggers
 
 	expected follow.Expected // the results of VersionOf
@@ -115,27 +113,26 @@ func NewTable[T any](ctx context.Context, db *sql.DB, scan func(Row) (T, error),
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("mysql: new table: %w", err)
 	}
-	t := &Table[T]{db: db, cfg: cfg, scan: scan, seed: maphash.MakeSeed(), grace: graceTime, patience: patience}
+	t := &Table[T]{db: db, cfg: cfg, scan: scan, grace: graceTime, patience: usertable.Patience}
 	if err := t.setUp(ctx); err != nil {
 		return nil, failed(ctx, fmt.Sprintf("new table %q", cfg.Table), err)
 	}
 	return t, nil
 }
 
-func (t *Table[T]) setUp(ctx context.Context) (err error) {
-	if t.found, err = t.cfg.find(ctx, t.db); err != nil {
+func (t *Table[T]) setUp(ctx context.Context) error {
+	f, err := t.cfg.find(ctx, t.db)
+	if err != nil {
 		return err
 	}
-	if err := t.installed(t.found); err != nil {
+	if err := t.installed(f); err != nil {
 		return err
 	}
 	t.primary = len(t.cfg.Key) == 0
-	t.cfg.Key, t.cfg.Columns = names(t.found.key), names(t.found.columns)
-	for _, name := range t.cfg.Key {
-		t.key = append(t.key, slices.Index(t.cfg.Columns, name))
-	}
-	t.queries = newQueries(t.cfg, t.found)
-	t.id.database, t.id.log = t.found.database, t.cfg.Log
+	t.cfg.Key, t.cfg.Columns = usertable.Names(f.Key), usertable.Names(f.Columns)
+	t.reader = usertable.NewReader(func(row usertable.Row) (T, error) { return t.scan(row) }, f.Schema)
+	t.queries = newQueries(t.cfg, f)
+	t.id.database, t.id.log = f.Database, t.cfg.Log
 	return t.db.QueryRowContext(ctx, "SELECT @@hostname, @@port").Scan(&t.id.host, &t.id.port)
 }
 
@@ -155,20 +152,20 @@ func (t *Table[T]) installed(f found) error {
 
 // check returns the present definitions of the columns. It returns an error if the schema has changed since the Table was made, so that it
 // cannot list and watch.
-func (t *Table[T]) check(ctx context.Context, s session) ([]column, error) {
+func (t *Table[T]) check(ctx context.Context, s usertable.Session) ([]usertable.Column, error) {
 	cfg := t.cfg
 	if t.primary {
 		cfg.Key = nil
 	}
 	f, err := cfg.find(ctx, s)
-	if err == nil && !slices.Equal(names(f.key), t.cfg.Key) {
+	if err == nil && !slices.Equal(usertable.Names(f.Key), t.cfg.Key) {
 		err = fmt.Errorf("its primary key has changed from (%s) to (%s): call mysql.InstallTable, and restart the program",
-			strings.Join(t.cfg.Key, ", "), strings.Join(names(f.key), ", "))
+			strings.Join(t.cfg.Key, ", "), strings.Join(usertable.Names(f.Key), ", "))
 	}
 	if err == nil {
 		err = t.installed(f)
 	}
-	return f.columns, err
+	return f.Columns, err
 }
 
 // expired returns an error that makes an informer list.
@@ -199,12 +196,12 @@ func (t *Table[T]) ListPages(ctx context.Context) iter.Seq2[informer.List[T], er
 }
 
 func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) (err error) {
-	s, err := open(ctx, t.db, t.patience)
+	s, err := usertable.Open(ctx, t.db, t.patience)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	columns, err := func() ([]column, error) {
+	defer func() { err = errors.Join(err, s.Close()) }()
+	columns, err := func() ([]usertable.Column, error) {
 		ctx, cancel := context.WithTimeout(ctx, t.patience)
 		defer cancel()
 		return t.check(ctx, s)
@@ -213,47 +210,47 @@ func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) 
 		return err
 	}
 	list := func() error { return t.listIn(ctx, s, columns, yield) }
-	err = s.snapshot(ctx, list)
+	err = s.Snapshot(ctx, list)
 	if errors.Is(err, errEmptyLog) { // somebody has emptied it
 		if err = t.refill(ctx, s); err == nil {
-			err = s.snapshot(ctx, list)
+			err = s.Snapshot(ctx, list)
 		}
 	}
 	return err
 }
 
 // listIn lists in a snapshot.
-func (t *Table[T]) listIn(ctx context.Context, s session, columns []column, yield func(informer.List[T]) bool) error {
+func (t *Table[T]) listIn(ctx context.Context, s usertable.Session, columns []usertable.Column, yield func(informer.List[T]) bool) error {
 	v, err := t.horizon(ctx, s)
 	if err != nil {
 		return err
 	}
-	report := remembered{at: v, columns: columns, rows: rowHashes{}, marks: map[int64]bool{}}
+	report := usertable.Report{At: v, Columns: columns, Rows: usertable.Hashes{}, Marks: map[int64]bool{}}
 	marks, err := rowscan.All(ctx, s, func(rows *sql.Rows, n *int64) error { return rows.Scan(n) }, t.queries.at(t.queries.marks, numberOf(v), 0))
 	if err != nil {
 		return err
 	}
 	for _, n := range marks {
-		report.marks[n] = true
+		report.Marks[n] = true
 	}
 	rows, err := s.QueryContext(ctx, t.queries.list)
 	if err != nil {
 		return err
 	}
 	whole := false
-	err = follow.Ahead(ctx, t.pages(rows, report), func(l informer.List[T]) bool {
+	err = follow.Ahead(ctx, t.reader.Pages(rows, report), func(l informer.List[T]) bool {
 		whole = yield(l)
 		return whole
 	})
 	if err = errors.Join(err, rows.Close()); err == nil && whole {
-		t.memory.put(report)
+		t.memory.Put(report)
 	}
 	return err
 }
 
 // refill adds a first row to a log that somebody has emptied, and settles the numbers below.
-func (t *Table[T]) refill(ctx context.Context, s session) error {
-	if err := s.write(ctx, t.queries.mark); err != nil {
+func (t *Table[T]) refill(ctx context.Context, s usertable.Session) error {
+	if err := s.Write(ctx, t.queries.mark); err != nil {
 		return err
 	}
 	var first, last sql.NullInt64
@@ -280,7 +277,7 @@ func (t *Table[T]) refill(ctx context.Context, s session) error {
 }
 
 // horizon returns the version up to which a snapshot is complete: that of the last row of the log before the first gap that is not settled.
-func (t *Table[T]) horizon(ctx context.Context, s session) (informer.Version, error) {
+func (t *Table[T]) horizon(ctx context.Context, s usertable.Session) (informer.Version, error) {
 	settled, err := readSpans(ctx, s, t.queries.base0, 0)
 	if err != nil {
 		return 0, err
@@ -310,30 +307,6 @@ func (t *Table[T]) horizon(ctx context.Context, s session) (informer.Version, er
 	return versionOf(n, r), err
 }
 
-// pages returns a function that reads the next page of a list, and notes its rows.
-func (t *Table[T]) pages(rows *sql.Rows, report remembered) func(context.Context) (informer.List[T], bool, error) {
-	row := &rowscan.Part{Rows: rows, N: len(t.cfg.Columns)}
-	key := &rowscan.Part{Rows: rows, N: len(t.cfg.Columns), Key: map[int]int{}}
-	for _, i := range t.key {
-		key.Key[i] = i
-	}
-	values := t.newRow()
-	return func(context.Context) (informer.List[T], bool, error) {
-		page := informer.List[T]{Version: report.at}
-		for rows.Next() {
-			if err := rows.Scan(values.dest...); err != nil {
-				return page, false, err
-			}
-			report.rows[values.keyHash()] = values.hash()
-			rowscan.AddTo(&page, t.scan, Row(row), Row(key))
-			if len(page.Items)+len(page.Unread) == pageSize {
-				return page, true, nil
-			}
-		}
-		return page, false, rows.Err()
-	}
-}
-
 // Watch implements [informer.ListWatcher].
 func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[T], error] {
 	return func(yield func(informer.Event[T], error) bool) {
@@ -344,13 +317,13 @@ func (t *Table[T]) Watch(ctx context.Context, after informer.Version) iter.Seq2[
 }
 
 func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func(informer.Event[T]) bool) (err error) {
-	s, err := open(ctx, t.db, t.patience)
+	s, err := usertable.Open(ctx, t.db, t.patience)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	r := &reading[T]{table: t, session: s, trimAt: time.Now(), verifyAt: time.Now().Add(t.cfg.Verify), remembered: t.memory.take(after)}
-	r.at = after
+	defer func() { err = errors.Join(err, s.Close()) }()
+	r := &reading[T]{table: t, session: s, trimAt: time.Now(), verifyAt: time.Now().Add(t.cfg.Verify), Report: t.memory.Take(after)}
+	r.At = after
 	defer r.end()
 	watch := follow.Loop[informer.Event[T]]{
 		Poll:      t.cfg.Poll,
@@ -380,10 +353,10 @@ type Delay struct {
 
 // Delay returns what delays the watches.
 func (t *Table[T]) Delay(ctx context.Context) (d Delay, err error) {
-	s, err := open(ctx, t.db, t.patience)
+	s, err := usertable.Open(ctx, t.db, t.patience)
 	if err == nil {
 		d, err = t.delay(ctx, s)
-		err = errors.Join(err, s.close())
+		err = errors.Join(err, s.Close())
 	}
 	if err != nil {
 		return Delay{}, failed(ctx, fmt.Sprintf("read what delays table %q", t.cfg.Table), err)
@@ -391,8 +364,8 @@ func (t *Table[T]) Delay(ctx context.Context) (d Delay, err error) {
 	return d, nil
 }
 
-func (t *Table[T]) delay(ctx context.Context, s session) (d Delay, err error) {
-	err = s.snapshot(ctx, func() error {
+func (t *Table[T]) delay(ctx context.Context, s usertable.Session) (d Delay, err error) {
+	err = s.Snapshot(ctx, func() error {
 		v, err := t.horizon(ctx, s)
 		if err != nil {
 			return err
@@ -406,7 +379,7 @@ func (t *Table[T]) delay(ctx context.Context, s session) (d Delay, err error) {
 	err = s.QueryRowContext(ctx, `SELECT t.trx_mysql_thread_id, COALESCE(p.USER, ''), UNIX_TIMESTAMP(t.trx_started)
 		FROM information_schema.INNODB_TRX t LEFT JOIN information_schema.PROCESSLIST p ON p.ID = t.trx_mysql_thread_id
 		WHERE t.trx_rows_modified > 0 ORDER BY t.trx_started LIMIT 1`).Scan(&d.Thread, &d.User, &since)
-	if errors.Is(err, sql.ErrNoRows) || mustNotWrite(err) { // it must not read that either
+	if errors.Is(err, sql.ErrNoRows) || usertable.MustNot(err) { // it must not read that either
 		return d, nil
 	}
 	d.Since = time.UnixMilli(int64(since * 1000))

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -100,18 +99,3 @@ func (c TableConfig) validate() error {
 	}
 	return problems.Join(errs...)
 }
-
-// checkKey returns an error about names that are valid, but not for this table.
-func (c TableConfig) checkKey() error {
-	for _, name := range c.Key {
-		if strings.HasPrefix(strings.ToLower(name), "setpoint_") {
-			return fmt.Errorf("its column %q is in the key, whose names must not begin with setpoint_, as those of the log do", name)
-		}
-		if len(c.Columns) > 0 && !slices.Contains(c.Columns, name) {
-			return fmt.Errorf("TableConfig.Columns lacks %q, which is in the key", name)
-		}
-	}
-	return nil
-}
-
-var errNoKey = errors.New("it has no primary key: set TableConfig.Key")

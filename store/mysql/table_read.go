@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +15,12 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
-	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
 
-const (
-	pageSize   = 1000 // rows of a page of a list
-	tableBatch = 2000 // rows of the log that a watch reads at once
-)
+// tableBatch is how many rows of the log a watch reads at once.
+const tableBatch = 2000
 
 // queries are the statements of a table. Numbers are a part of the text, as the session needs it. Where they are, there are the following, which
 // no name contains.
@@ -40,16 +37,16 @@ type queries struct {
 }
 
 func newQueries(c TableConfig, f found) queries {
-	same := make([]string, len(f.key))
-	inTable, inLog := quoted("t", f.key), quoted("l", f.key)
+	same := make([]string, len(f.Key))
+	inTable, inLog := usertable.Quoted("t", f.Key), usertable.Quoted("l", f.Key)
 	for i := range same {
 		same[i] = inTable[i] + " = " + inLog[i]
 	}
-	exists := cmp.Or(f.notNull("t"), "TRUE")
+	exists := cmp.Or(f.NotNull("t"), "TRUE")
 	with := func(sql string) string {
-		return c.with(f, sql, "{columns}", strings.Join(quoted("t", f.columns), ", "), "{t is l}", strings.Join(same, " AND "),
-			"{key of l}", strings.Join(inLog, ", "), "{key of b}", strings.Join(quoted("b", f.key), ", "),
-			"{first of t}", inTable[0], "{exists}", exists, "{first}", quote(f.key[0].name), "{batch}", strconv.Itoa(tableBatch),
+		return c.with(f, sql, "{columns}", strings.Join(usertable.Quoted("t", f.Columns), ", "), "{t is l}", strings.Join(same, " AND "),
+			"{key of l}", strings.Join(inLog, ", "), "{key of b}", strings.Join(usertable.Quoted("b", f.Key), ", "),
+			"{first of t}", inTable[0], "{exists}", exists, "{first}", usertable.Quote(f.Key[0].Name), "{batch}", strconv.Itoa(tableBatch),
 			"{n}", numberN, "{m}", numberM, "{list}", listed)
 	}
 	return queries{
@@ -120,16 +117,16 @@ func (s status) has(at informer.Version) error {
 
 // reading is the state of a watch.
 type reading[T any] struct {
-	table      *Table[T]
-	session    session
-	remembered // what was reported up to at
+	table            *Table[T]
+	session          usertable.Session
+	usertable.Report // what was reported up to At
 
 	checked bool
 	settled spans
 	gaps    map[int64]gap // that are not settled, by their first numbers
 	probeAt time.Time     // when the gaps are looked at again
 
-	comparing *verification // nil if there is none
+	comparing *usertable.Comparison // nil if there is none
 
 	checkAt, trimAt, verifyAt time.Time // the next time
 }
@@ -137,10 +134,10 @@ type reading[T any] struct {
 // end ends a comparison, and remembers what was reported.
 func (r *reading[T]) end() {
 	if r.comparing != nil {
-		r.comparing.end()
+		r.comparing.End()
 	}
-	if r.rows != nil {
-		r.table.memory.put(r.remembered)
+	if r.Rows != nil {
+		r.table.memory.Put(r.Report)
 	}
 }
 
@@ -156,7 +153,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 	}
 	p, err = r.read(ctx, at)
 	if err = r.explained(ctx, err); err == nil {
-		r.at = p.UpTo
+		r.At = p.UpTo
 		if p.Then == follow.Wait && r.table.expected.After(p.UpTo) {
 			p.Then = follow.Settle
 		}
@@ -179,9 +176,9 @@ func (r *reading[T]) check(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case r.columns == nil:
-		r.columns = columns
-	case !slices.Equal(r.columns, columns): // then rows may look different without having been written
+	case r.Columns == nil:
+		r.Columns = columns
+	case !slices.Equal(r.Columns, columns): // then rows may look different without having been written
 		return expired("the columns of the table have other definitions")
 	}
 	return nil
@@ -224,26 +221,14 @@ func (r *reading[T]) page(ctx context.Context, p *follow.Page[informer.Event[T]]
 		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	const before = 2 // columns before those of the key
-	skip := before + len(t.key) + 1
-	present := &rowscan.Part{Rows: rows, Skip: skip, N: len(t.cfg.Columns)}
-	deleted := &rowscan.Part{Rows: rows, Skip: skip, N: len(t.cfg.Columns), Key: map[int]int{}}
-	for i, column := range t.key {
-		deleted.Key[column] = before + i
-	}
 	var number, random int64
-	var exists bool
-	key, values := make([]value, len(t.key)), t.newRow()
-	entry := []any{&number, &random}
-	for i := range key {
-		entry = append(entry, &key[i])
-	}
-	entry = append(append(entry, &exists), values.dest...)
-	reported := map[string]struct{}{}
-	var text []byte
+	entries := t.reader.Entries(rows, &number, &random)
 	count := 0
-	for rows.Next() {
-		if err := rows.Scan(entry...); err != nil {
+	for {
+		if ok, err := entries.Next(); err != nil || !ok {
+			if count == tableBatch {
+				p.Then = follow.Again
+			}
 			return err
 		}
 		if _, missing := r.settled.missing(numberOf(p.UpTo)+1, number-1); missing {
@@ -253,65 +238,15 @@ func (r *reading[T]) page(ctx context.Context, p *follow.Page[informer.Event[T]]
 		count++
 		last := p.UpTo
 		p.UpTo = versionOf(number, random)
-		if key[0].null {
-			if r.marks[number] {
+		if !entries.HasKey() {
+			if r.Marks[number] {
 				continue
 			}
 			return expired("the log lacks changes, or the table has changed without its triggers")
 		}
-		text = text[:0]
-		for _, v := range key {
-			text = appendValue(text, v)
+		if p.Events, err = entries.AddTo(p.Events, last, p.UpTo, &r.Report); err != nil {
+			return err
 		}
-		if _, again := reported[string(text)]; again {
-			continue // its row is the same
-		}
-		reported[string(text)] = struct{}{}
-		hash := maphash.Bytes(t.seed, text)
-		isKey := exists && string(values.keyText()) == string(text)
-		r.note(hash, isKey, values)
-		if !isKey {
-			obj, err := rowscan.Key(t.scan, Row(deleted))
-			if err != nil {
-				return fmt.Errorf("%w: a row is gone, and scan cannot read a row with only a key: %w", informer.ErrExpired, err)
-			}
-			e := informer.Event[T]{Type: informer.Deleted, Object: obj, KeyOnly: true, Version: p.UpTo}
-			if exists { // under another key, which the collation takes for the same
-				e.Version = last // until the next event
-			}
-			p.Events = append(p.Events, e)
-		}
-		if exists {
-			r.note(values.keyHash(), true, values)
-			e := informer.Event[T]{Type: informer.Modified, Version: p.UpTo}
-			if e.Object, e.Err = rowscan.Object(t.scan, Row(present)); e.Err != nil {
-				e.Type = informer.Unreadable
-				var err error
-				if e.Object, err = rowscan.Key(t.scan, Row(deleted)); err != nil {
-					return fmt.Errorf("%w: scan cannot read a row, nor its key: %w", informer.ErrExpired, e.Err)
-				}
-			}
-			p.Events = append(p.Events, e)
-		}
-	}
-	if count == tableBatch {
-		p.Then = follow.Again
-	}
-	return rows.Err()
-}
-
-// note notes what is reported of a key.
-func (r *reading[T]) note(key uint64, exists bool, values *row) {
-	if r.comparing != nil {
-		r.comparing.touched[key] = true
-	}
-	if r.rows == nil {
-		return
-	}
-	if exists {
-		r.rows[key] = values.hash()
-	} else {
-		delete(r.rows, key)
 	}
 }
 
