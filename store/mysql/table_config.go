@@ -4,13 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/setpoint-go/setpoint/internal/problems"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
 
 // TableConfig names a table, and says how its changes are recorded. Only Table is required.
@@ -59,32 +58,13 @@ func (c TableConfig) withDefaults() TableConfig {
 	return c
 }
 
-// maxName is the number of characters that a name may have.
-const maxName = 64
+// named is what c names of the table.
+func (c TableConfig) named() usertable.Named {
+	return usertable.Named{Table: c.Table, Key: c.Key, Columns: c.Columns}
+}
 
 func (c TableConfig) validate() error {
-	var errs []error
-	names := map[string]string{"Table": c.Table, "Log": c.Log}
-	for field, columns := range map[string][]string{"Key": c.Key, "Columns": c.Columns} {
-		for i, column := range columns {
-			names[fmt.Sprintf("%s[%d]", field, i)] = column
-		}
-	}
-	for _, field := range slices.Sorted(maps.Keys(names)) {
-		name, most := names[field], maxName
-		if field == "Log" {
-			most -= len(longestSuffix)
-		}
-		if name == "" {
-			errs = append(errs, fmt.Errorf("TableConfig.%s is empty", field))
-		}
-		if strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
-			errs = append(errs, fmt.Errorf("TableConfig.%s is %q, must be UTF-8 without NUL", field, name))
-		}
-		if n := utf8.RuneCountInString(name); n > most {
-			errs = append(errs, fmt.Errorf("TableConfig.%s has %d characters, must not have more than %d", field, n, most))
-		}
-	}
+	errs := append(c.named().Problems(), usertable.ProblemsOfName("Log", c.Log, usertable.MaxName-len(longestSuffix))...)
 	if strings.EqualFold(c.Log, c.Table) || strings.EqualFold(c.Log+gapsSuffix, c.Table) {
 		errs = append(errs, fmt.Errorf("TableConfig.Log is %q, which is the Table", c.Log))
 	}

@@ -67,7 +67,7 @@ type trigger struct{ name, event, timing, body string }
 
 // find reads the schema. It returns an error if the table cannot be followed.
 func (c TableConfig) find(ctx context.Context, from rowscan.Queryer) (f found, err error) {
-	if f.Schema, err = usertable.Find(ctx, from, usertable.Named{Table: c.Table, Key: c.Key, Columns: c.Columns}); err != nil {
+	if f.Schema, err = usertable.Find(ctx, from, c.named()); err != nil {
 		return f, err
 	}
 	for _, name := range usertable.Names(f.Key) {

@@ -12,9 +12,10 @@ type Hashes map[uint64]uint64
 // Report is what a list or a watch has reported up to a version.
 type Report struct {
 	At      informer.Version
-	Columns []Column       // as they were then
-	Rows    Hashes         // nil if nobody knows
-	Marks   map[int64]bool // entries of a log without a key, after the version, that the list has taken into account
+	Columns []Column         // as they were then
+	Rows    Hashes           // nil if nobody knows
+	Marks   map[int64]bool   // entries of a log without a key, after the version, that the list has taken into account
+	Shown   informer.Version // the list shows all changes up to this version, which may be later
 
 	comparison *Comparison // that is in progress
 }

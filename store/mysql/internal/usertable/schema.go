@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
@@ -32,6 +33,34 @@ func (c Column) SQL() string {
 type Named struct {
 	Table        string
 	Key, Columns []string // empty for the defaults
+}
+
+// MaxName is the number of characters that a name may have.
+const MaxName = 64
+
+// Problems returns what is wrong with the names.
+func (w Named) Problems() (errs []error) {
+	for i, name := range w.Columns {
+		errs = append(errs, ProblemsOfName(fmt.Sprintf("Columns[%d]", i), name, MaxName)...)
+	}
+	for i, name := range w.Key {
+		errs = append(errs, ProblemsOfName(fmt.Sprintf("Key[%d]", i), name, MaxName)...)
+	}
+	return append(errs, ProblemsOfName("Table", w.Table, MaxName)...)
+}
+
+// ProblemsOfName returns what is wrong with a name in a field of a TableConfig, which may have some characters at most.
+func ProblemsOfName(field, name string, most int) (errs []error) {
+	if name == "" {
+		errs = append(errs, fmt.Errorf("TableConfig.%s is empty", field))
+	}
+	if strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
+		errs = append(errs, fmt.Errorf("TableConfig.%s is %q, must be UTF-8 without NUL", field, name))
+	}
+	if n := utf8.RuneCountInString(name); n > most {
+		errs = append(errs, fmt.Errorf("TableConfig.%s has %d characters, must not have more than %d", field, n, most))
+	}
+	return errs
 }
 
 // Schema is what the server says about a table.
