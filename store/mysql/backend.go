@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
 
 // Config is the configuration of a [Backend]. The zero value is ready for use.
@@ -48,7 +49,7 @@ func (c Config) validate() error {
 	if !regexp.MustCompile(`^[a-z_][a-z0-9_]*$`).MatchString(c.TablePrefix) {
 		errs = append(errs, fmt.Errorf("Config.TablePrefix is %q, must consist of a-z, 0-9 and _, and not begin with a digit", c.TablePrefix))
 	}
-	if most := maxName - len("objects"); len(c.TablePrefix) > most {
+	if most := usertable.MaxName - len("objects"); len(c.TablePrefix) > most {
 		errs = append(errs, fmt.Errorf("Config.TablePrefix has %d characters, must not have more than %d", len(c.TablePrefix), most))
 	}
 	if c.History < 0 {
@@ -93,7 +94,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Backend, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("mysql: open: %w", err)
 	}
-	b := &Backend{cfg: cfg, db: db, tables: newTables(cfg.TablePrefix), patience: patience}
+	b := &Backend{cfg: cfg, db: db, tables: newTables(cfg.TablePrefix), patience: usertable.Patience}
 	b.writes.Limit, b.writes.Patience, b.writes.Begin, b.writes.Run = 64, time.Second, b.begin, b.commit
 	if err := b.check(ctx); err != nil {
 		return nil, failed(ctx, fmt.Sprintf("open tables %q", cfg.TablePrefix), err)

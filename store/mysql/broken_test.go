@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/store/mysql"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -179,14 +180,14 @@ func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := kinds()[c.kind]
-			_, db, table := k.newTable(t, server)
+			k := tabletest.Kinds()[c.kind]
+			_, db, table := newTable(t, server, k)
 			table.TrustTriggers()
 			if c.tables != nil {
 				c.tables(t, db)
 			}
 			table.SetGrace(5 * time.Millisecond)
-			m := newMirror(t, table)
+			m := tabletest.NewMirror(t, table)
 			// One transaction after another: what the cache lacks after it, no later transaction brings.
 			random := rand.New(rand.NewPCG(1, 7))
 			conn, err := db.Conn(t.Context())
@@ -194,8 +195,8 @@ func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
 			defer func() { require.NoError(t, conn.Close()) }()
 			var noticed error
 			for round := 0; round < 400 && noticed == nil; round++ {
-				require.NoError(t, k.transaction(t.Context(), conn, random))
-				noticed = m.compare(t.Context(), k, db, table, 5*time.Second)
+				require.NoError(t, k.Transaction(t.Context(), conn, random))
+				noticed = m.Compare(t.Context(), k, db, table, 5*time.Second, delayOf(t, table))
 			}
 			if c.tables == nil {
 				require.NoError(t, noticed)

@@ -17,6 +17,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
 )
 
 // A table changes under a watch, so that the log lacks changes or cannot be read. The watch ends, and says what to do. Then everything is right
@@ -115,22 +116,21 @@ func TestCachesMatchTableWhenServerIsKilled(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	const name = "text that ignores case, accents, and spaces"
-	k := kinds()[name]
-	database, db, table := k.newTable(t, server)
-	m := newMirror(t, table)
-	p := dbtest.StartProcesses(t, 3, tableWriter, func(seed uint64) string {
-		return fmt.Sprintf("%s\n%s\n%s\n%d", server.Addr(), database, name, seed)
-	})
+	k := tabletest.Kinds()[name]
+	database, db, table := newTable(t, server, k)
+	m := tabletest.NewMirror(t, table)
+	p := tabletest.StartWriters(t, 3, server.Addr(), database, name, 0)
 	for range *cycles {
 		advance(t, db, 100)
 		server.Restart()
-		endPrepared(t, db) // or they keep their locks
+		tabletest.EndPrepared(t, db) // or they keep their locks
 	}
 	advance(t, db, 100)
 	p.Stop()
-	endPrepared(t, db)
-	require.NoError(t, m.compare(t.Context(), k, db, table, 20*time.Second))
-	t.Logf("%d kills, %d lists", *cycles, m.lists)
+	tabletest.EndPrepared(t, db)
+	require.NoError(t, m.Compare(t.Context(), k, db, table, 20*time.Second, delayOf(t, table)))
+	lists, _ := m.Lists()
+	t.Logf("%d kills, %d lists", *cycles, lists)
 }
 
 // The server loses its last changes, as in a failover to a replica that lagged, and has others under the same numbers.

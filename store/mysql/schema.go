@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/setpoint-go/setpoint/internal/rowscan"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
 
 // layout is the version of the tables.
@@ -110,11 +111,11 @@ func Migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 }
 
 func (t tables) migrate(ctx context.Context, db *sql.DB) (err error) {
-	s, err := open(ctx, db, patience)
+	s, err := usertable.Open(ctx, db, usertable.Patience)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }() // releases the lock
+	defer func() { err = errors.Join(err, s.Close()) }() // releases the lock
 	for got := 0; got == 0; {                            // one at a time
 		if err := s.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(CONCAT('setpoint migrate ', LEFT(MD5(COALESCE(DATABASE(), '')), 20)), 10), 0)").Scan(&got); err != nil {
 			return err

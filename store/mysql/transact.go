@@ -19,6 +19,7 @@ import (
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 	"github.com/setpoint-go/setpoint/retry"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 	"github.com/setpoint-go/setpoint/wait"
 )
 
@@ -285,7 +286,7 @@ func (b *Backend) begin(ctx context.Context) (t turn, err error) {
 			return err
 		}
 		if t.at, err = b.lock(ctx, t); err != nil {
-			_ = session{t.Conn}.close() // the server rolls back
+			_ = usertable.Session{Conn: t.Conn}.Close() // the server rolls back
 		}
 		return err
 	})
@@ -301,7 +302,7 @@ func start(ctx context.Context, db *sql.DB, statements ...string) (*sql.Conn, er
 		}
 		for _, text := range statements {
 			if _, err = c.ExecContext(ctx, text); err != nil {
-				_ = session{c}.close()
+				_ = usertable.Session{Conn: c}.Close()
 				break
 			}
 		}
@@ -363,7 +364,7 @@ func (e commitError) Unwrap() error { return e.error }
 func (b *Backend) together(ctx context.Context, t turn, swaps []*swap) (err error) {
 	defer func() {
 		if err != nil {
-			_ = session{t.Conn}.close() // the server rolls back
+			_ = usertable.Session{Conn: t.Conn}.Close() // the server rolls back
 			return
 		}
 		_ = t.Close() // it returns to the pool

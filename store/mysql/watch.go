@@ -13,7 +13,11 @@ import (
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/store/backend"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 )
+
+// pageSize is how many rows a page of a list is read from.
+const pageSize = 1000
 
 // batchSize is how many changes a watch reads at once.
 const batchSize = 1000
@@ -88,7 +92,7 @@ func (b *Backend) endRead(ctx context.Context, tx *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.patience)
 	defer cancel()
 	if _, err := tx.ExecContext(ctx, "ROLLBACK"); err != nil {
-		_ = session{tx}.close() // the server rolls back
+		_ = usertable.Session{Conn: tx}.Close() // the server rolls back
 		return
 	}
 	_ = tx.Close() // it returns to the pool

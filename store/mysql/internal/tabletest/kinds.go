@@ -1,6 +1,8 @@
 //go:build linux
 
-package mysql_test
+// Package tabletest has tables of many kinds, processes that write them at random, and a check that a cache shows what they have written, for the
+// tests of the two ways to follow a table of the user.
+package tabletest
 
 import (
 	"context"
@@ -13,87 +15,88 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
 
-	"github.com/setpoint-go/setpoint/store/mysql"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 )
 
-// kind is a kind of table. Its statements name it T. Its first columns are the key, then born, v, and tag. No writer deletes the row with the
+// Kind is a kind of table. Its statements name it T. Its first columns are the key, then born, v, and tag. No writer deletes the row with the
 // tag keep, or gives it another key. A row that is inserted, or gets another key, has another born, which is unique. An update increments v.
-type kind struct {
+type Kind struct {
 	create string   // with the row keep
-	key    []string // the columns of the key
+	Key    []string // the columns of the key
+	Named  []string // for TableConfig.Key, if the key is not the primary key
 	set    []string // the columns that a writer sets to give a row a key; those of the key if empty
 	keys   string   // values of them; each % is a small number
 	more   string   // assignments of other columns, after which nothing else changes
-	config mysql.TableConfig
 }
 
 // rest are the columns after the key.
 const rest = `born BIGINT UNSIGNED NOT NULL, v BIGINT NOT NULL, tag VARCHAR(20) NULL`
 
-// kinds are tables of many kinds.
-func kinds() map[string]kind {
+// Kinds are tables of many kinds.
+func Kinds() map[string]Kind {
 	words := `ELT(1 + %, 'acme', 'ACME', 'äcme', 'acme  ', 'blue')`
-	return map[string]kind{
+	return map[string]Kind{
 		"binary text": {
 			create: `CREATE TABLE T (name VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, ` + rest + `, UNIQUE (tag));
 				INSERT INTO T VALUES ('keep', 1, 0, 'keep')`,
-			key: []string{"name"}, keys: `ELT(1 + %, 'a', 'A', 'ä', 'a ', 'b')`,
+			Key: []string{"name"}, keys: `ELT(1 + %, 'a', 'A', 'ä', 'a ', 'b')`,
 		},
 		"text that ignores case, accents, and spaces": {
 			create: `CREATE TABLE T (name VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci PRIMARY KEY, ` + rest + `, UNIQUE (tag));
 				INSERT INTO T VALUES ('keep', 1, 0, 'keep')`,
-			key: []string{"name"}, keys: words,
+			Key: []string{"name"}, keys: words,
 		},
 		"text that ignores case, without padding": {
 			create: `CREATE TABLE T (name CHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_unicode_nopad_ci PRIMARY KEY, ` + rest + `);
 				INSERT INTO T VALUES ('keep', 1, 0, 'keep')`,
-			key: []string{"name"}, keys: words,
+			Key: []string{"name"}, keys: words,
 		},
 		"text of Latin letters, with a unique number": {
 			create: `CREATE TABLE T (email VARCHAR(40) CHARACTER SET latin1 COLLATE latin1_german1_ci NOT NULL UNIQUE, ` + rest + `,
 				id INT AUTO_INCREMENT PRIMARY KEY); INSERT INTO T VALUES ('keep', 1, 0, 'keep', 100)`,
-			key: []string{"email"}, keys: words, more: `id = 1 + %`, config: mysql.TableConfig{Key: []string{"EMAIL"}},
+			Key: []string{"email"}, keys: words, more: `id = 1 + %`, Named: []string{"EMAIL"},
 		},
 		"composite, with numbers and times": {
 			create: `CREATE TABLE T (a VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, b DECIMAL(10,2), c DATETIME(3), d DOUBLE, ` + rest + `,
 				PRIMARY KEY (c, b, a, d)); INSERT INTO T VALUES ('keep', 0, '2026-01-01', 0, 1, 0, 'keep')`,
-			key: []string{"a", "b", "c", "d"}, keys: `ELT(1 + % DIV 2, 'x', 'X', 'y'), % / 4, TIMESTAMP('2026-02-03 04:05:06.789') + INTERVAL % DIV 3 SECOND, % DIV 3 / 3`,
+			Key: []string{"a", "b", "c", "d"}, keys: `ELT(1 + % DIV 2, 'x', 'X', 'y'), % / 4, TIMESTAMP('2026-02-03 04:05:06.789') + INTERVAL % DIV 3 SECOND, % DIV 3 / 3`,
 		},
 		"moments": {
 			create: `CREATE TABLE T (at TIMESTAMP(6) NOT NULL DEFAULT '2026-01-01' PRIMARY KEY, ` + rest + `); INSERT INTO T VALUES ('2027-01-01', 1, 0, 'keep')`,
-			key:    []string{"at"}, keys: `FROM_UNIXTIME(1761440000 + 1800 * % + 0.000001)`,
+			Key:    []string{"at"}, keys: `FROM_UNIXTIME(1761440000 + 1800 * % + 0.000001)`,
 		},
 		"labels": {
 			create: `CREATE TABLE T (e ENUM('small', 'large', 'Straße') CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, s SET('a', 'b', 'c'), y YEAR, ` + rest + `,
 				PRIMARY KEY (e, s, y)); INSERT INTO T VALUES ('small', 'a,b,c', 1999, 1, 0, 'keep')`,
-			key: []string{"e", "s", "y"}, keys: `ELT(1 + % DIV 2, 'small', 'LARGE', 'straße'), ELT(1 + % DIV 3, 'a', 'b,a'), 2000 + % DIV 4`,
+			Key: []string{"e", "s", "y"}, keys: `ELT(1 + % DIV 2, 'small', 'LARGE', 'straße'), ELT(1 + % DIV 3, 'a', 'b,a'), 2000 + % DIV 4`,
 		},
 		"bytes": {
 			create: `CREATE TABLE T (b VARBINARY(9), n BIGINT UNSIGNED, x BIT(9), ` + rest + `, PRIMARY KEY (n, b, x)); INSERT INTO T VALUES ('keep', 0, 0, 1, 0, 'keep')`,
-			key:    []string{"b", "n", "x"}, keys: `ELT(1 + %, x'00', x'ff00', '', 'a', 'A'), 18446744073709551615 - % DIV 3, % DIV 2`,
+			Key:    []string{"b", "n", "x"}, keys: `ELT(1 + %, x'00', x'ff00', '', 'a', 'A'), 18446744073709551615 - % DIV 3, % DIV 2`,
 		},
 		"generated from a document": {
 			create: `CREATE TABLE T (id VARCHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci AS (JSON_VALUE(doc, '$.id')) PERSISTENT, ` + rest + `,
 				doc JSON, n INT AS (v DIV 2) VIRTUAL, UNIQUE (id)); INSERT INTO T (born, v, tag, doc) VALUES (1, 0, 'keep', '{"id": "keep"}')`,
-			key: []string{"id"}, set: []string{"doc"}, keys: `ELT(1 + %, '{"id":"a"}', '{"id":"A"}', '{"id":"b"}', '{"id":null}', NULL)`,
-			config: mysql.TableConfig{Key: []string{"id"}},
+			Key: []string{"id"}, set: []string{"doc"}, keys: `ELT(1 + %, '{"id":"a"}', '{"id":"A"}', '{"id":"b"}', '{"id":null}', NULL)`,
+			Named: []string{"id"},
 		},
 		"virtual": {
 			create: `CREATE TABLE T (half INT AS (id DIV 2) VIRTUAL, ` + rest + `, id INT PRIMARY KEY, UNIQUE (half)); INSERT INTO T (born, v, tag, id) VALUES (1, 0, 'keep', 100)`,
-			key:    []string{"half"}, set: []string{"id"}, keys: `%`, config: mysql.TableConfig{Key: []string{"half"}},
+			Key:    []string{"half"}, set: []string{"id"}, keys: `%`, Named: []string{"half"},
 		},
 		"partitioned": {
 			create: `CREATE TABLE T (region VARCHAR(9), id INT, ` + rest + `, PRIMARY KEY (region, id)) PARTITION BY LIST COLUMNS (region)
 				(PARTITION a VALUES IN ('a'), PARTITION b VALUES IN ('b', 'c'), PARTITION z VALUES IN ('keep')); INSERT INTO T VALUES ('keep', 0, 1, 0, 'keep')`,
-			key: []string{"region", "id"}, keys: `ELT(1 + % DIV 2, 'a', 'b', 'c'), % DIV 3`,
+			Key: []string{"region", "id"}, keys: `ELT(1 + % DIV 2, 'a', 'b', 'c'), % DIV 3`,
 		},
 		"null": {
 			create: `CREATE TABLE T (a VARCHAR(9), b INT, ` + rest + `, UNIQUE (a, b)); INSERT INTO T VALUES ('keep', 0, 1, 0, 'keep')`,
-			key:    []string{"a", "b"}, keys: `ELT(%, 'a', 'A', 'b'), NULLIF(% DIV 2, 2)`, config: mysql.TableConfig{Key: []string{"a", "b"}},
+			Key:    []string{"a", "b"}, keys: `ELT(%, 'a', 'A', 'b'), NULLIF(% DIV 2, 2)`, Named: []string{"a", "b"},
 		},
 	}
 }
@@ -114,11 +117,11 @@ func numbered(random *rand.Rand, pattern string) string {
 }
 
 // statement returns a random statement.
-func (k kind) statement(random *rand.Rand) string {
+func (k Kind) statement(random *rand.Rand) string {
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	set := k.set
 	if set == nil {
-		set = k.key
+		set = k.Key
 	}
 	columns, keys := strings.Join(set, ", "), func() string { return numbered(random, k.keys) }
 	tag := fmt.Sprintf("NULLIF('tag %d', 'tag 0')", random.IntN(few))
@@ -197,8 +200,8 @@ func session(random *rand.Rand) []string {
 	}
 }
 
-// transaction makes a random transaction. It returns an error that no writer of the table may get.
-func (k kind) transaction(ctx context.Context, conn *sql.Conn, random *rand.Rand) error {
+// Transaction makes a random transaction. It returns an error that no writer of the table may get.
+func (k Kind) Transaction(ctx context.Context, conn *sql.Conn, random *rand.Rand) error {
 	begin, end := []string{"BEGIN"}, []string{"COMMIT"}
 	if random.IntN(8) == 0 {
 		end = []string{"ROLLBACK"}
@@ -219,7 +222,7 @@ func (k kind) transaction(ctx context.Context, conn *sql.Conn, random *rand.Rand
 	}
 	for _, statement := range append(statements, end...) {
 		_, err := conn.ExecContext(ctx, statement)
-		if err != nil && !refused(err) && !(k.more != "" && strings.Contains(err.Error(), "Error 1467")) { // its own AUTO_INCREMENT was locked
+		if err != nil && !Refused(err) && !(k.more != "" && strings.Contains(err.Error(), "Error 1467")) { // its own AUTO_INCREMENT was locked
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 		if random.IntN(6) == 0 {
@@ -229,8 +232,8 @@ func (k kind) transaction(ctx context.Context, conn *sql.Conn, random *rand.Rand
 	return nil
 }
 
-// refused reports whether a statement has failed for a reason that has nothing to do with the log.
-func refused(err error) bool {
+// Refused reports whether a statement has failed for a reason that has nothing to do with the log.
+func Refused(err error) bool {
 	e := new(driver.MySQLError)
 	return errors.As(err, &e) && slices.Contains([]uint16{
 		1062, 1205, 1213, // a duplicate, a lock, a deadlock, after which the transaction may be over
@@ -239,12 +242,12 @@ func refused(err error) bool {
 	}, e.Number)
 }
 
-const tableWriter = "SETPOINT_TABLE_WRITER" // the address, the database, the kind, and a seed
+const writer = "SETPOINT_TABLE_WRITER" // the address, the database, the kind, and a seed
 
-// tableWriterMain makes this process a writer of a table, and does not return, if its environment asks for it. It ends when its standard input
+// WriterMain makes this process a writer of a table, and does not return, if its environment asks for it. It ends when its standard input
 // does.
-func tableWriterMain() {
-	args := strings.Split(os.Getenv(tableWriter), "\n")
+func WriterMain() {
+	args := strings.Split(os.Getenv(writer), "\n")
 	if len(args) != 4 {
 		return
 	}
@@ -255,7 +258,7 @@ func tableWriterMain() {
 	}()
 	err := func() error {
 		ctx := context.Background()
-		db, err := openPool("root", args[0], args[1], "")
+		db, err := open(args[0], args[1])
 		if err != nil {
 			return err
 		}
@@ -272,7 +275,7 @@ func tableWriterMain() {
 				}
 				for range 20 {
 					if err == nil {
-						err = kinds()[args[2]].transaction(ctx, conn, random)
+						err = Kinds()[args[2]].Transaction(ctx, conn, random)
 					}
 				}
 				_ = conn.Raw(func(any) error { return sql.ErrConnDone }) // the next session is another one
@@ -293,4 +296,24 @@ func tableWriterMain() {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// open returns a pool of root.
+func open(addr, database string) (*sql.DB, error) {
+	cfg := driver.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", addr, database
+	cfg.Logger = &driver.NopLogger{} // or it logs each connection that is cut
+	connector, err := driver.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// StartWriters starts processes that write the table T of a kind.
+func StartWriters(t testing.TB, n int, addr, database, kind string, seed uint64) *dbtest.Processes {
+	t.Helper()
+	return dbtest.StartProcesses(t, n, writer, func(process uint64) string {
+		return fmt.Sprintf("%s\n%s\n%s\n%d", addr, database, kind, process*100+seed)
+	})
 }
