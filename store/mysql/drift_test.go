@@ -119,7 +119,7 @@ func TestCachesMatchTableWhenServerIsKilled(t *testing.T) {
 	k := tabletest.Kinds()[name]
 	database, db, table := newTable(t, server, k)
 	m := tabletest.NewMirror(t, table)
-	p := tabletest.StartWriters(t, 3, server.Addr(), database, name, 0)
+	p := tabletest.StartWriters(t, 3, server.Addr(), database, name, 0, "ROW", "ROW", "MIXED")
 	for range *cycles {
 		advance(t, db, 100)
 		server.Restart()

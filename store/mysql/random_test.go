@@ -77,7 +77,7 @@ func TestCachesMatchTablesDespiteRandomWriters(t *testing.T) {
 			database, db, table := newTable(t, server, k)
 			mirrors := []*tabletest.Mirror{tabletest.NewMirror(t, table)}
 			for range *cycles {
-				p := tabletest.StartWriters(t, 3, server.Addr(), database, name, uint64(len(mirrors)))
+				p := tabletest.StartWriters(t, 3, server.Addr(), database, name, uint64(len(mirrors)), "ROW", "ROW", "MIXED")
 				for range 2 {
 					advance(t, db, 100)
 					p.Kill()

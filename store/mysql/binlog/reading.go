@@ -200,7 +200,7 @@ func (r *reading[T]) next(ctx context.Context, at informer.Version) (p follow.Pa
 // soon is how long a read waits until the binary log has what a snapshot shows.
 const soon = 50 * time.Millisecond
 
-// read reads the next page: the changes up to the position of a snapshot, whose rows are those of the snapshot.
+// read reads the next page: the changes up to a position, with the rows of a snapshot that shows them.
 func (r *reading[T]) read(ctx context.Context, at informer.Version) (p follow.Page[informer.Event[T]], err error) {
 	p.UpTo = at
 	if _, err := r.take(); err != nil {
@@ -209,16 +209,16 @@ func (r *reading[T]) read(ctx context.Context, at informer.Version) (p follow.Pa
 	if place := r.stream.place(); len(r.pending) == 0 && place <= at {
 		return p, nil
 	}
+	shown, _, err := visible(ctx, r.session)
+	if err != nil {
+		return p, err
+	}
 	err = r.session.Snapshot(ctx, func() error {
-		shown, _, err := visible(ctx, r.session)
-		if err != nil {
-			return err
-		}
 		place, whole, err := r.await(ctx, shown)
 		if err != nil {
 			return err
 		}
-		n := 0 // batches that the snapshot shows
+		n := 0 // batches that the snapshot shows for sure
 		for keys := 0; n < len(r.pending) && keys < mostKeys; n++ {
 			b := r.pending[n]
 			if !shown.reaches(b.need) && !r.table.broken.early || b.xid != "" {

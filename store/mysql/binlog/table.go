@@ -259,15 +259,15 @@ func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) 
 	if err != nil {
 		return err
 	}
-	return s.Snapshot(ctx, func() error {
-		report := usertable.Report{At: versionOf(from, mark), Columns: schema.All, Rows: usertable.Hashes{}}
+	report := usertable.Report{At: versionOf(from, mark), Columns: schema.All, Rows: usertable.Hashes{}}
+	if alone {
 		to, _, err := visible(ctx, s)
 		if err != nil {
 			return err
 		}
-		if alone {
-			report.Shown = versionOf(to, 1<<markBits-1)
-		}
+		report.Shown = versionOf(to, 1<<markBits-1)
+	}
+	return s.Snapshot(ctx, func() error {
 		rows, err := s.QueryContext(ctx, listSQL(schema))
 		if err != nil {
 			return err

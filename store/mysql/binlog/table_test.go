@@ -24,12 +24,14 @@ import (
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 	"github.com/setpoint-go/setpoint/store/mysql/binlog"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
 )
 
 var cycles = flag.Int("cycles", 2, "how often each fault happens")
 
 // TestMain makes the test binary a writer process if the environment says so.
 func TestMain(m *testing.M) {
+	tabletest.WriterMain()
 	flag.Parse()
 	dbtest.LimitParallel("4") // each server and each process needs memory
 	os.Exit(m.Run())

@@ -63,8 +63,8 @@ func parsePosition(file string, offset uint64) (p position, base string, err err
 // fileName returns the name of a file.
 func fileName(base string, file uint64) string { return fmt.Sprintf("%s%06d", base, file) }
 
-// visible returns the position up to which the changes of the binary log are visible to what s reads next. In a snapshot, it is that of the
-// snapshot.
+// visible returns a position up to which all changes of the binary log are visible to what s reads next. Those of XA may not be: see prepared.
+// The server has a position of each snapshot, too, but gives one session that of another, if both ask at the same time.
 func visible(ctx context.Context, s usertable.Session) (p position, base string, err error) {
 	rows, err := s.QueryContext(ctx, "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
 	if err != nil {

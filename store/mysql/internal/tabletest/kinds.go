@@ -188,13 +188,13 @@ func splitTop(list string) (parts []string) {
 }
 
 // session returns statements that set a random session of a writer.
-func session(random *rand.Rand) []string {
+func session(random *rand.Rand, formats []string) []string {
 	one := func(of ...string) string { return of[random.IntN(len(of))] }
 	return []string{
 		"SET SESSION TRANSACTION ISOLATION LEVEL " + one("READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "REPEATABLE READ", "SERIALIZABLE"),
 		"SET SESSION time_zone = " + one("'+00:00'", "'+05:45'", "'-03:30'", "'SYSTEM'"),
 		"SET SESSION sql_mode = " + one("''", "'ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH'", "'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO'", "'TRADITIONAL'", "'NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'"),
-		"SET SESSION binlog_format = " + one("ROW", "ROW", "MIXED"),
+		"SET SESSION binlog_format = " + one(formats...),
 		"SET SESSION innodb_lock_wait_timeout = 1",
 		"SET SESSION auto_increment_increment = " + one("1", "1", "1", "3"),
 	}
@@ -242,13 +242,13 @@ func Refused(err error) bool {
 	}, e.Number)
 }
 
-const writer = "SETPOINT_TABLE_WRITER" // the address, the database, the kind, and a seed
+const writer = "SETPOINT_TABLE_WRITER" // the address, the database, the kind, a seed, and the formats of the binary log
 
 // WriterMain makes this process a writer of a table, and does not return, if its environment asks for it. It ends when its standard input
 // does.
 func WriterMain() {
 	args := strings.Split(os.Getenv(writer), "\n")
-	if len(args) != 4 {
+	if len(args) != 5 {
 		return
 	}
 	ended := make(chan struct{})
@@ -268,7 +268,7 @@ func WriterMain() {
 		for n := 0; ; n++ {
 			conn, err := db.Conn(ctx)
 			if err == nil {
-				for _, statement := range session(random) {
+				for _, statement := range session(random, strings.Split(args[4], ",")) {
 					if err == nil {
 						_, err = conn.ExecContext(ctx, statement)
 					}
@@ -310,10 +310,10 @@ func open(addr, database string) (*sql.DB, error) {
 	return sql.OpenDB(connector), nil
 }
 
-// StartWriters starts processes that write the table T of a kind.
-func StartWriters(t testing.TB, n int, addr, database, kind string, seed uint64) *dbtest.Processes {
+// StartWriters starts processes that write the table T of a kind. Each session takes one of the formats of the binary log.
+func StartWriters(t testing.TB, n int, addr, database, kind string, seed uint64, formats ...string) *dbtest.Processes {
 	t.Helper()
 	return dbtest.StartProcesses(t, n, writer, func(process uint64) string {
-		return fmt.Sprintf("%s\n%s\n%s\n%d", addr, database, kind, process*100+seed)
+		return fmt.Sprintf("%s\n%s\n%s\n%d\n%s", addr, database, kind, process*100+seed, strings.Join(formats, ","))
 	})
 }

@@ -19,13 +19,13 @@ type Comparison struct {
 	done    chan struct{}
 	// The goroutine sets the following before it closes done.
 	rows Hashes
-	upTo informer.Version // the last change that the rows show
+	upTo informer.Version // the rows show no later change
 	took time.Duration
 	err  error
 }
 
-// Compare begins a comparison of report with the rows of a query. upTo returns the version of a snapshot in which it is called. End must be
-// called.
+// Compare begins a comparison of report with the rows of a query. upTo returns the present version: the keys of later changes than those of
+// the rows are reported before the comparison is done, and left out. End must be called.
 func (r *Reader[T]) Compare(
 	ctx context.Context, report *Report, db *sql.DB, patience time.Duration, query string, upTo func(context.Context, Session) (informer.Version, error),
 ) *Comparison {
@@ -40,10 +40,7 @@ func (r *Reader[T]) Compare(
 				return err
 			}
 			defer func() { err = errors.Join(err, s.Close()) }()
-			return s.Snapshot(ctx, func() error {
-				if c.upTo, err = upTo(ctx, s); err != nil {
-					return err
-				}
+			err = s.Snapshot(ctx, func() error {
 				c.rows = Hashes{}
 				rows, err := s.QueryContext(ctx, query)
 				if err != nil {
@@ -58,6 +55,10 @@ func (r *Reader[T]) Compare(
 				}
 				return errors.Join(rows.Err(), rows.Close())
 			})
+			if err == nil {
+				c.upTo, err = upTo(ctx, s)
+			}
+			return err
 		})
 		c.took = time.Since(c.begun)
 	}()

@@ -50,6 +50,12 @@ func (m *Memory) Put(r Report) {
 	r.comparison = nil
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for i := range m.last {
+		if m.last[i].At == r.At { // a watch may take the report of another list
+			r.Shown = min(r.Shown, m.last[i].Shown)
+			m.last[i].Shown = r.Shown
+		}
+	}
 	m.last = append(m.last, r)
 	m.last = m.last[max(0, len(m.last)-mostRemembered):]
 }
