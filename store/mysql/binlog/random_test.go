@@ -5,13 +5,11 @@ package binlog_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 	"github.com/setpoint-go/setpoint/store/mysql/binlog"
@@ -90,6 +88,3 @@ func TestCachesMatchTablesDespiteRandomWriters(t *testing.T) {
 		})
 	}
 }
-
-var _ = dbtest.Hostile
-var _ = fmt.Sprint

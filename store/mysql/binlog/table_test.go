@@ -10,17 +10,18 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 	"github.com/setpoint-go/setpoint/store/mysql/binlog"
@@ -232,4 +233,36 @@ func agree(t testing.TB, db *sql.DB, inf *informer.Informer[string, site]) {
 	}
 }
 
-var _ = strings.Contains
+// next returns the next event of a watch that is not a bookmark.
+func next(t testing.TB, events <-chan informer.Event[site]) informer.Event[site] {
+	t.Helper()
+	for {
+		select {
+		case e := <-events:
+			if e.Type != informer.Bookmark {
+				return e
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("no event")
+		}
+	}
+}
+
+// watch watches a table from its present version until the test ends.
+func watch(t testing.TB, table *binlog.Table[site]) <-chan informer.Event[site] {
+	t.Helper()
+	l, err := table.List(t.Context())
+	require.NoError(t, err)
+	events := make(chan informer.Event[site], 10_000)
+	loop := looptest.StartIn(context.WithoutCancel(t.Context()), t, func(ctx context.Context) error {
+		for e, err := range table.Watch(ctx, l.Version) {
+			if err != nil {
+				return err
+			}
+			events <- e
+		}
+		return nil
+	})
+	t.Cleanup(func() { assert.ErrorIs(t, loop.Stop(), context.Canceled) })
+	return events
+}
