@@ -25,3 +25,6 @@ func (t *Table[T]) Break(mistake string) {
 
 // SetReplicaID sets the server_id of the next connections to the binary log.
 func (t *Table[T]) SetReplicaID(id func() uint32) { t.newReplicaID = id }
+
+// SetCheckPeriod sets how often a watch checks the server.
+func (t *Table[T]) SetCheckPeriod(d time.Duration) { t.period = d }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
-	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
 	"github.com/setpoint-go/setpoint/wait"
 )
@@ -89,6 +88,7 @@ type reading[T any] struct {
 	mayCompare time.Time             // the next time for a comparison that the log suggests
 
 	checkAt, verifyAt time.Time // the next time
+	behind            position  // where the stream was at the last check, if the server was further
 }
 
 // begin begins to read the binary log.
@@ -157,7 +157,7 @@ func (r *reading[T]) end() {
 
 // check checks the settings and the schema.
 func (r *reading[T]) check(ctx context.Context) error {
-	r.checkAt = time.Now().Add(backend.BookmarkInterval)
+	r.checkAt = time.Now().Add(r.table.period)
 	schema, err := r.table.check(ctx, r.session)
 	switch {
 	case err != nil:
@@ -169,6 +169,35 @@ func (r *reading[T]) check(ctx context.Context) error {
 	}
 	if r.schema.Table == "" {
 		r.schema = schema
+	}
+	return nil
+}
+
+// checkStream returns an error if the server has another binary log than the one that the stream reads. After RESET MASTER, it goes on to send
+// the old one, which has no end.
+func (r *reading[T]) checkStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.table.patience)
+	defer cancel()
+	at, place := positionOf(r.At), positionOf(r.stream.place())
+	var now position
+	for range 2 { // a session that asks at the same time may get an old one
+		var err error
+		if now, _, err = visible(ctx, r.session); err != nil || now.reaches(at) {
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	switch before := r.behind; {
+	case !now.reaches(at):
+		return fmt.Errorf("%w: its binary log is at %d:%d, not at %d:%d", informer.ErrNewHistory, now.file, now.offset, at.file, at.offset)
+	case place.reaches(now):
+		r.behind = position{}
+	case place == before && len(r.pending) == 0 && len(r.stream.batches) == 0:
+		return fmt.Errorf("the server sends nothing of its binary log after %d:%d, and is at %d:%d", place.file, place.offset, now.file, now.offset)
+	default:
+		r.behind = place
 	}
 	return nil
 }
@@ -363,7 +392,7 @@ func (r *reading[T]) changed(_ context.Context, at informer.Version) (bool, erro
 // rest does what a watch does now and then.
 func (r *reading[T]) rest(ctx context.Context) (err error) {
 	if time.Now().After(r.checkAt) {
-		err = r.check(ctx)
+		err = cmp.Or(r.check(ctx), r.checkStream(ctx))
 	}
 	return cmp.Or(err, r.verify(ctx))
 }

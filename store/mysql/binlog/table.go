@@ -78,6 +78,7 @@ type Table[T any] struct {
 
 	// Tests replace the following.
 	patience     time.Duration // see usertable.Patience
+	period       time.Duration // of checks
 	newReplicaID func() uint32
 	broken       broken
 }
@@ -111,7 +112,7 @@ func NewTable[T any](ctx context.Context, db *sql.DB, scan func(mysql.Row) (T, e
 	if err != nil {
 		return nil, fmt.Errorf("binlog: new table: %w", err)
 	}
-	t := &Table[T]{db: db, cfg: cfg, server: server, scan: scan, patience: usertable.Patience, newReplicaID: newReplicaID}
+	t := &Table[T]{db: db, cfg: cfg, server: server, scan: scan, patience: usertable.Patience, period: backend.BookmarkInterval, newReplicaID: newReplicaID}
 	if err := t.setUp(ctx); err != nil {
 		return nil, failed(ctx, fmt.Sprintf("new table %q", cfg.Table), err)
 	}
