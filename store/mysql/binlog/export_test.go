@@ -10,8 +10,6 @@ func (t *Table[T]) Break(mistake string) {
 	switch mistake {
 	case "early":
 		t.broken.early = true
-	case "early XA":
-		t.broken.earlyXA = true
 	case "statements":
 		t.broken.statements = true
 	case "old keys":

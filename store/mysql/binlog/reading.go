@@ -327,7 +327,7 @@ func (r *reading[T]) awaitCommit(ctx context.Context, b *batch) error {
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(now, b.xid) || r.table.broken.earlyXA {
+		if !slices.Contains(now, b.xid) {
 			b.xid = ""
 		} else if err := wait.Sleep(ctx, 200*time.Microsecond); err != nil {
 			return err

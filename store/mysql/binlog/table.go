@@ -86,7 +86,6 @@ type Table[T any] struct {
 // broken is the mistakes of a Table under test.
 type broken struct {
 	early      bool // it does not wait until a change is visible
-	earlyXA    bool // it does not wait for the end of a commit of XA
 	statements bool // it ignores statements
 	oldKeys    bool // it ignores the keys that updates have replaced
 	anyMark    bool // it does not look at the marks of files

@@ -1,0 +1,199 @@
+//go:build linux
+
+package binlog_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/informer/informertest"
+	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/store/mysql/binlog"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+)
+
+// Each of these sources has one mistake, which the suite finds.
+func TestSuiteNoticesEachBrokenTable(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for name, sabotage := range map[string]func(table *binlog.Table[site]) informer.ListWatcher[site]{
+		"an old key is not reported": func(table *binlog.Table[site]) informer.ListWatcher[site] {
+			return dbtest.AlterEvent(table, func(e *informer.Event[site]) bool { return e.Type != informer.Deleted })
+		},
+		"a row that cannot be read is deleted": func(table *binlog.Table[site]) informer.ListWatcher[site] {
+			deleted := dbtest.AlterEvent(table, func(e *informer.Event[site]) bool {
+				if e.Type == informer.Unreadable {
+					e.Type, e.Err, e.KeyOnly = informer.Deleted, nil, true
+				}
+				return true
+			})
+			return dbtest.AlterPages(deleted, func(l *informer.List[site]) { l.Unread = nil })
+		},
+		"a deletion with only a key does not say so": func(table *binlog.Table[site]) informer.ListWatcher[site] {
+			return dbtest.AlterEvent(table, func(e *informer.Event[site]) bool { e.KeyOnly = false; return true })
+		},
+		"the version of a list is that of its end": func(table *binlog.Table[site]) informer.ListWatcher[site] {
+			return dbtest.AlterPages(table, func(l *informer.List[site]) { l.Version += 1 << 40 })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var noticed []string
+			for _, c := range informertest.Cases[site]() {
+				message := dbtest.FailureWithin(t, 2*time.Second, func(r testing.TB) {
+					db := newSites(t, server)
+					c.Run(r, subject(t, db, sabotage(sitesIn(t, db, sitesOn(server)))))
+				})
+				if message != "" {
+					noticed = append(noticed, c.Name+": "+message)
+					break
+				}
+			}
+			require.NotEmpty(t, noticed)
+			t.Log(noticed)
+		})
+	}
+}
+
+// A table that reads rows when an event arrives, and not when its change is visible, misses changes. With many writers, a cache shows that.
+func TestLogAheadOfVisibilityIsNoticed(t *testing.T) {
+	t.Parallel()
+	for _, mistake := range []string{"", "early"} {
+		t.Run(mistake, func(t *testing.T) {
+			server := newServer(t, "sync-binlog=1", "binlog-commit-wait-count=8", "binlog-commit-wait-usec=2000")
+			db := newSites(t, server)
+			table := sitesIn(t, db, sitesOn(server))
+			if mistake != "" {
+				table.Break(mistake)
+			}
+			inf := follow(t, table, siteName)
+			var writers sync.WaitGroup
+			stale := 0
+			for round := 0; round < 40 && stale == 0; round++ {
+				for w := range 8 {
+					writers.Go(func() { // each writes rows of its own; ends after some writes
+						for i := range 10 {
+							name := string(rune('a'+w)) + string(rune('0'+i))
+							if w%2 == 0 {
+								_, _ = db.ExecContext(t.Context(), putSite, name, round)
+							} else {
+								putByXA(t, db, name, round)
+							}
+							if i%2 == round%2 {
+								_, _ = db.ExecContext(t.Context(), "DELETE FROM sites WHERE name = ?", name)
+							}
+						}
+					})
+				}
+				writers.Wait()
+				require.NoError(t, inf.CatchUp(t.Context()))
+				want := rowsOf(t, db)
+				for name, s := range want {
+					if got, ok := inf.Get(name); !ok || got != s {
+						stale++
+					}
+				}
+				for name := range inf.All() {
+					if _, ok := want[name]; !ok {
+						stale++
+					}
+				}
+			}
+			if mistake == "" {
+				require.Zero(t, stale)
+				return
+			}
+			require.NotZero(t, stale)
+			t.Logf("%d rows of the cache were stale", stale)
+		})
+	}
+}
+
+// Each of these tables has one mistake, which random writers find in a table of a kind.
+func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
+	t.Parallel()
+	for mistake, kind := range map[string]string{
+		"": "text that ignores case, accents, and spaces", "old keys": "composite, with numbers and times", "statements": "binary text",
+	} {
+		t.Run(mistake, func(t *testing.T) {
+			server := newServer(t)
+			k := tabletest.Kinds()[kind]
+			_, db, table := newTable(t, server, k)
+			if mistake != "" {
+				table.Break(mistake)
+			}
+			m := tabletest.NewMirror(t, table)
+			random := rand.New(rand.NewPCG(1, 7))
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			defer func() { require.NoError(t, conn.Close()) }()
+			if mistake == "statements" {
+				do(t, conn, "SET SESSION binlog_format = MIXED")
+			}
+			var noticed error
+			for round := 0; round < 100 && noticed == nil; round++ {
+				require.NoError(t, k.Transaction(t.Context(), conn, random))
+				noticed = m.Compare(t.Context(), k, db, table, 5*time.Second, noDelay)
+			}
+			if mistake == "" {
+				require.NoError(t, noticed)
+				return
+			}
+			require.Error(t, noticed)
+			t.Log(noticed)
+		})
+	}
+}
+
+// A table that does not look at the mark of a file takes the version of another log for one of its own.
+func TestMarkTellsLogsApart(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := newSites(t, server)
+	table := sitesIn(t, db, sitesOn(server))
+	do(t, db, putSite, "a", 1)
+	l, err := table.List(t.Context())
+	require.NoError(t, err)
+	time.Sleep(1100 * time.Millisecond) // the server notes the second in which a file has begun
+	do(t, db, "RESET MASTER")
+	do(t, db, "DROP TABLE sites")
+	do(t, db, strings.Replace(createSites, "CREATE", "CREATE  ", 1))
+	do(t, db, putSite, "b", 1)
+	ends := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		for _, err := range table.Watch(ctx, l.Version) {
+			return err
+		}
+		return nil
+	}
+	require.ErrorIs(t, ends(), informer.ErrNewHistory)
+	table.Break("any mark")
+	require.NotErrorIs(t, ends(), informer.ErrNewHistory)
+}
+
+// putByXA writes a row in a transaction of two phases.
+func putByXA(t *testing.T, db *sql.DB, name string, rev int) {
+	conn, err := db.Conn(t.Context())
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	id := "'" + name + "'"
+	for _, statement := range []string{
+		"XA START " + id, fmt.Sprintf("REPLACE INTO sites VALUES (%s, %d)", id, rev), "XA END " + id, "XA PREPARE " + id, "XA COMMIT " + id,
+	} {
+		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
+			t.Error(statement, err)
+		}
+	}
+}
