@@ -28,7 +28,7 @@ var goodTree = map[string]string{
 	"go.mod": "module " + module + "\n\ngo 1.25.0\n\n" +
 		"require golang.org/x/time v0.15.0\n\n" +
 		"require (\n\tgithub.com/stretchr/testify v1.12.1\n\tgo.yaml.in/yaml/v3 v3.0.5 // indirect\n)\n",
-	"go.work": "go 1.26.0\n\nuse (\n\t.\n\t./bench\n)\n",
+	"go.work": "go 1.26.0\n\nuse (\n\t.\n\t./bench\n\t./bench/inner\n)\n",
 	"doc.go":  "// Package setpoint is a library.\npackage setpoint\n",
 	"README.md": "See [the store](store), [its code](store/store.go#L1) and [Go](https://go.dev).\n" +
 		"```go\nfunc init() {}\n```\n`a[0](b)`\n```sh\n[x](y)\n```\n",
@@ -65,6 +65,8 @@ var goodTree = map[string]string{
 	"examples/app/lib/lib.go": "// Package lib is a part of it.\npackage lib\n\nimport \"" + module + "/store\"\n",
 
 	"bench/go.mod":        "module " + module + "/bench\n\nrequire k8s.io/client-go v0.37.2\n",
+	"bench/inner/go.mod":  "module " + module + "/bench/inner\n",
+	"bench/last.go":       "// Package bench compares.\npackage bench\n\nimport _ \"k8s.io/client-go\"\n",
 	"bench/bench.go":      "package bench\n\nvar count int\n\ntype Floor struct {\n\tmu sync.Mutex\n}\n\ntype Doer interface{ Do() }\n\ntype Span[T any] struct{ Low, High T }\n",
 	"bench/bench_test.go": "package bench_test\n\nimport \"k8s.io/client-go/util/workqueue\"\nimport \"" + module + "/store\"\n\nfunc init() {}\n",
 	"store/testdata/x.go": "no Go at all\n",
@@ -90,8 +92,8 @@ func TestRulesRejectBrokenTrees(t *testing.T) {
 		{"go.mod", "go.mod", "module " + module + "\ngo 1.26.0\n", "go.mod: says go 1.26.0"},
 		{"go.mod", "go.mod", "replace golang.org/x/time => ../time\n", "go.mod: says replace golang.org/x/time => ../time"},
 
-		{"go.work", "go.work", "go 1.26.0\n\nuse .\n", "go.work: does not use bench"},
-		{"go.work", "go.work", "go 1.26.0\n\nuse ./bench\n", "go.work: does not use ."},
+		{"go.work", "go.work", "go 1.26.0\n\nuse .\nuse ./bench/inner\n", "go.work: does not use bench"},
+		{"go.work", "go.work", "go 1.26.0\n\nuse ./bench\nuse ./bench/inner\n", "go.work: does not use ."},
 
 		{"code imports", "wait/x.go", imports("wait", "github.com/stretchr/testify/assert"), "wait/x.go: imports github.com/stretchr/testify/assert"},
 		{"code imports", "wait/x.go", imports("wait", "golang.org/x/time/rater"), "wait/x.go: imports golang.org/x/time/rater"},

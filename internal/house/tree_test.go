@@ -48,7 +48,7 @@ func loadTree(fsys fs.FS) (*tree, error) {
 			if name != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata") {
 				return fs.SkipDir
 			}
-			if _, err := fs.Stat(fsys, path.Join(name, "go.mod")); err == nil && name != "." {
+			if _, err := fs.Stat(fsys, path.Join(name, "go.mod")); err == nil && name != "." && !within(name, nested) {
 				nested = name
 			}
 			t.dirs = append(t.dirs, name)
