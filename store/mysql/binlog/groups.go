@@ -338,12 +338,7 @@ func mentions(text, name string) bool {
 	isPart := func(r rune) bool {
 		return r == '_' || r == '$' || unicode.IsLetter(r) || unicode.IsDigit(r) || r > unicode.MaxLatin1
 	}
-	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !isPart(r) }) {
-		if word == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !isPart(r) }), name)
 }
 
 // withoutComments returns a statement without the comments that it begins with.

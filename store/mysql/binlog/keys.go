@@ -87,11 +87,12 @@ func appendBytes(to *strings.Builder, c usertable.Column, v []byte) bool {
 
 // createKeys creates the temporary table of keys of a session. It is not in the binary log.
 func createKeys(ctx context.Context, s usertable.Session, schema usertable.Schema) error {
-	text := "CREATE OR REPLACE TEMPORARY TABLE " + keysName(schema) + " (n INT NOT NULL PRIMARY KEY"
+	var text strings.Builder
+	text.WriteString("CREATE OR REPLACE TEMPORARY TABLE " + keysName(schema) + " (n INT NOT NULL PRIMARY KEY")
 	for i, c := range schema.Key {
-		text += fmt.Sprintf(", k%d %s", i, c.SQL())
+		text.WriteString(fmt.Sprintf(", k%d %s", i, c.SQL()))
 	}
-	return s.Write(ctx, text+") ENGINE = InnoDB")
+	return s.Write(ctx, text.String()+") ENGINE = InnoDB")
 }
 
 func keysName(schema usertable.Schema) string {
