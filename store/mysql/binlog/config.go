@@ -37,7 +37,8 @@ type TableConfig struct {
 	// The server then sends the Columns of all rows. Defaults to 5 min.
 	Verify time.Duration
 
-	// Logger receives a warning if the table has changed without its binary log. Defaults to slog.Default.
+	// Logger receives warnings: if the table has changed without its binary log, and if the log has a statement instead of rows. Defaults to
+	// slog.Default.
 	Logger *slog.Logger
 
 	_ [0]func()

@@ -1,6 +1,7 @@
 package binlog
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -261,10 +262,11 @@ func (g *groups) resolve(xid string, commit bool) (*batch, error) {
 	return b, nil
 }
 
-// statement returns the error of a change that is in the log as a statement.
-func (g *groups) statement(what string) error {
-	return lost("the binary log has a statement (%.40s) instead of rows, at %d:%d: no session must set binlog_format, and it must be ROW",
-		what, g.pos.file, g.pos.offset)
+var errStatement = errors.New("the binary log has a statement instead of rows: binlog_format must be ROW, and no session must set another one")
+
+// statement returns the error of a change that is in the log as a statement. It has the first word only, since others may be secrets.
+func (g *groups) statement(word string) error {
+	return lost("%w: %s, before %d:%d", errStatement, word, g.pos.file, g.pos.offset)
 }
 
 // query adds a statement.
@@ -299,11 +301,11 @@ func (g *groups) query(database, text string) (b *batch, err error) {
 	case "ANALYZE", "FLUSH", "GRANT", "REVOKE":
 	case "INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "SELECT", "DO", "CALL", "WITH", "SET": // SET is that of SET STATEMENT
 		if (word(0) != "SET" || word(1) == "STATEMENT") && !g.broken.statements {
-			return nil, g.statement(text)
+			return nil, g.statement(word(0))
 		}
 	default:
 		if g.concerns(database, text) {
-			return nil, lost("the table may have changed by the statement %.80q", text)
+			return nil, lost("the table may have changed by a statement: %s %s", word(0), word(1))
 		}
 	}
 	if ends {

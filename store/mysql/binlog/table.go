@@ -366,5 +366,9 @@ func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func
 			return informer.Event[T]{Type: informer.Bookmark, Version: v}
 		},
 	}
-	return watch.Run(ctx, after, yield)
+	err = watch.Run(ctx, after, yield)
+	if errors.Is(err, errStatement) { // an informer does not tell why it lists again
+		t.cfg.Logger.WarnContext(ctx, "the binary log has a statement instead of rows, so a watch lists again", "table", t.cfg.Table, "error", err)
+	}
+	return err
 }
