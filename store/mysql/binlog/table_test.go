@@ -30,9 +30,10 @@ import (
 
 var cycles = flag.Int("cycles", 2, "how often each fault happens")
 
-// TestMain makes the test binary a writer process if the environment says so.
+// TestMain makes the test binary a writer or a reader if the environment says so.
 func TestMain(m *testing.M) {
 	tabletest.WriterMain()
+	readerMain()
 	flag.Parse()
 	dbtest.LimitParallel("4") // each server and each process needs memory
 	os.Exit(m.Run())
