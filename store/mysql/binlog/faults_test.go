@@ -18,6 +18,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/looptest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql/binlog"
 	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
@@ -459,5 +460,37 @@ func TestCommittedVersionIsReachedWithTheTransaction(t *testing.T) {
 		require.NoError(t, inf.WaitForVersion(t.Context(), v))
 		mine, _ := inf.Get("mine")
 		assert.Equal(t, site{"mine", n}, mine)
+	}
+}
+
+// A default of the sessions, and of the driver, does not change what a Table reads.
+func TestSessionsOfAnyLevelReadTheSame(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := newSites(t, server)
+	var name string
+	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
+	for _, options := range []string{
+		"tx_isolation=%27READ-UNCOMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "parseTime=true&loc=Asia%2FTokyo&time_zone=%27%2B09%3A00%27", "clientFoundRows=true&interpolateParams=true",
+		"autocommit=0", "sql_mode=%27ANSI,NO_BACKSLASH_ESCAPES%27", "charset=latin1", "tx_read_only=1",
+	} {
+		pool, _, err := openPool("root", server.Addr(), name, options)
+		require.NoError(t, err)
+		table := sitesIn(t, pool, sitesOn(server))
+		inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) { t.Error(options, err) }})
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		loop := looptest.StartIn(ctx, t, inf.Run)
+		open, err := db.Begin()
+		require.NoError(t, err)
+		do(t, open, putSite, "open", 1)
+		do(t, db, putSite, "ä", 1)
+		agree(t, db, inf)
+		require.NoError(t, open.Rollback())
+		do(t, db, "DELETE FROM sites")
+		agree(t, db, inf)
+		stop()
+		require.NoError(t, loop.Stop())
+		require.NoError(t, pool.Close())
 	}
 }

@@ -73,8 +73,13 @@ func isOf(s usertable.Schema, e *replication.TableMapEvent) bool {
 }
 
 // add adds an event. It returns a batch if one is complete.
-func (g *groups) add(e *replication.BinlogEvent) (*batch, error) {
-	h := e.Header
+func (g *groups) add(e *replication.BinlogEvent) (b *batch, err error) {
+	h, before, inside := e.Header, g.pos, g.inside
+	defer func() {
+		if inside && !g.inside && h.LogPos == 0 && err == nil {
+			b, err = nil, fmt.Errorf("the last event of a transaction, of type %s, has no position in the binary log", h.EventType)
+		}
+	}()
 	if h.LogPos > 0 && h.Flags&replication.LOG_EVENT_ARTIFICIAL_F == 0 && h.EventType != replication.HEARTBEAT_EVENT {
 		if uint64(h.LogPos) < g.pos.offset {
 			return nil, lost("a file of the binary log has more than 4 GB")
@@ -101,7 +106,7 @@ func (g *groups) add(e *replication.BinlogEvent) (*batch, error) {
 			return nil, lost("a transaction has no end in the binary log")
 		}
 		g.inside, g.alone, g.xa = true, event.IsStandalone(), event.Flags&prepared != 0
-		g.start = position{g.pos.file, g.pos.offset - uint64(h.EventSize)}
+		g.start = before
 		g.keys, g.xid, g.compare = nil, "", false
 		g.endStatement()
 	case *replication.TableMapEvent:

@@ -11,7 +11,7 @@ import (
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/reconcile"
-	"github.com/setpoint-go/setpoint/store/mysql/internal/usertable"
+	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
 // position is a place between two events of the binary log: the number of a file, and an offset in it.
@@ -63,10 +63,10 @@ func parsePosition(file string, offset uint64) (p position, base string, err err
 // fileName returns the name of a file.
 func fileName(base string, file uint64) string { return fmt.Sprintf("%s%06d", base, file) }
 
-// visible returns a position up to which all changes of the binary log are visible to what s reads next. Those of XA may not be: see prepared.
+// visible returns a position up to which all changes of the binary log are visible to what is read next. Those of XA may not be: see prepared.
 // The server has a position of each snapshot, too, but gives one session that of another, if both ask at the same time.
-func visible(ctx context.Context, s usertable.Session) (p position, base string, err error) {
-	rows, err := s.QueryContext(ctx, "SHOW STATUS LIKE 'binlog\\_snapshot\\_%'")
+func visible(ctx context.Context, from rowscan.Queryer) (p position, base string, err error) {
+	rows, err := from.QueryContext(ctx, "SHOW STATUS LIKE 'binlog_snapshot_%'")
 	if err != nil {
 		return p, "", err
 	}
@@ -110,24 +110,16 @@ func (t *Table[T]) Clock() reconcile.Clock { return reconcile.Clock{Kind: clockK
 
 // LatestVersion implements [informer.Versioner]. It returns a version that a watch reaches when it has reported every change that was committed
 // before the call.
-func (t *Table[T]) LatestVersion(ctx context.Context) (v informer.Version, err error) {
-	s, err := usertable.Open(ctx, t.db, t.patience)
-	if err == nil {
-		v, err = t.latest(ctx, s)
-		err = errors.Join(err, s.Close())
-	}
+func (t *Table[T]) LatestVersion(ctx context.Context) (informer.Version, error) {
+	limited, cancel := context.WithTimeout(ctx, t.patience)
+	defer cancel()
+	p, _, err := visible(limited, t.db)
 	if err != nil {
 		return 0, failed(ctx, fmt.Sprintf("read the latest version of table %q", t.cfg.Table), err)
 	}
+	v := versionOf(p, 0)
 	t.expected.Expect(v)
 	return v, nil
-}
-
-func (t *Table[T]) latest(ctx context.Context, s usertable.Session) (informer.Version, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.patience)
-	defer cancel()
-	p, _, err := visible(ctx, s)
-	return versionOf(p, 0), err
 }
 
 // CommittedVersion returns a version that a cache of t has reached only if it shows every change that was committed before the call. Call it
