@@ -188,10 +188,42 @@ func TestTableKeepsTheSourceContract(t *testing.T) {
 	server := newServer(t)
 	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
 		db := newSites(t, server)
-		s := subject(t, db, sitesIn(t, db, sitesOn(server)))
+		table := sitesIn(t, db, sitesOn(server))
+		table.SetCheckPeriod(100 * time.Millisecond)
+		table.SetPatience(2 * time.Second) // or the server notices the end of a reader late
+		s := subject(t, db, table)
 		s.Objects = 2*1000 + 100 // three pages
+		do(t, db, "CREATE TABLE others (n INT AUTO_INCREMENT PRIMARY KEY)")
+		s.Bookmark = func() error {
+			_, err := db.Exec("INSERT INTO others VALUES ()")
+			return err
+		}
+		s.Expire = func() error { purge(t, db); return nil }
+		s.Restart = func() error {
+			time.Sleep(1100 * time.Millisecond) // the server notes the second in which a file has begun
+			do(t, db, "DELETE FROM sites")
+			do(t, db, "RESET MASTER")
+			return nil
+		}
 		return s
 	})
+}
+
+// purge removes all files of the binary log but a new one. The server keeps a file that a reader has open.
+func purge(t testing.TB, db *sql.DB) {
+	t.Helper()
+	do(t, db, "FLUSH BINARY LOGS")
+	var first, last string
+	rows, err := db.Query("SHOW BINARY LOGS")
+	require.NoError(t, err)
+	for rows.Next() {
+		require.NoError(t, rows.Scan(&last, new(int)))
+	}
+	require.NoError(t, rows.Err())
+	require.Eventually(t, func() bool {
+		_, err := db.Exec("PURGE BINARY LOGS TO '" + last + "'")
+		return err == nil && db.QueryRow("SHOW BINARY LOGS").Scan(&first, new(int)) == nil && first == last
+	}, 30*time.Second, 10*time.Millisecond)
 }
 
 // follow runs an informer of a table until the test ends.
