@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-mysql-org/go-mysql/replication"
 	driver "github.com/go-sql-driver/mysql"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -22,6 +24,7 @@ type stream struct {
 	batches chan *batch // that have changes; the goroutine closes it at its end
 	stop    context.CancelFunc
 	err     error // why it has ended; set before batches is closed
+	events  atomic.Int64
 
 	mu sync.Mutex
 	// mu guards the following.
@@ -44,6 +47,9 @@ func (s *stream) run(ctx context.Context, d *dump, g *groups, wake func()) error
 		}
 		if err != nil {
 			return fmt.Errorf("read the binary log: %w", err)
+		}
+		if e.Header.EventType != replication.HEARTBEAT_EVENT {
+			s.events.Add(1)
 		}
 		b, err := g.add(e)
 		if err != nil {
@@ -88,7 +94,7 @@ type reading[T any] struct {
 	mayCompare time.Time             // the next time for a comparison that the log suggests
 
 	checkAt, verifyAt time.Time // the next time
-	behind            position  // where the stream was at the last check, if the server was further
+	behind            int64     // events that the stream had read at the last check, if the server was further; or 0
 }
 
 // begin begins to read the binary log.
@@ -178,7 +184,7 @@ func (r *reading[T]) check(ctx context.Context) error {
 func (r *reading[T]) checkStream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.table.patience)
 	defer cancel()
-	at, place := positionOf(r.At), positionOf(r.stream.place())
+	at, place, events := positionOf(r.At), positionOf(r.stream.place()), r.stream.events.Load()+1
 	var now position
 	for range 2 { // a session that asks at the same time may get an old one
 		var err error
@@ -193,11 +199,11 @@ func (r *reading[T]) checkStream(ctx context.Context) error {
 	case !now.reaches(at):
 		return fmt.Errorf("%w: its binary log is at %d:%d, not at %d:%d", informer.ErrNewHistory, now.file, now.offset, at.file, at.offset)
 	case place.reaches(now):
-		r.behind = position{}
-	case place == before && len(r.pending) == 0 && len(r.stream.batches) == 0:
+		r.behind = 0
+	case events == before && len(r.pending) == 0 && len(r.stream.batches) == 0:
 		return fmt.Errorf("the server sends nothing of its binary log after %d:%d, and is at %d:%d", place.file, place.offset, now.file, now.offset)
 	default:
-		r.behind = place
+		r.behind = events
 	}
 	return nil
 }
