@@ -53,8 +53,8 @@ import (
 // # Connections and privileges
 //
 // Each open watch has a connection to the binary log, and a connection of its own out of the pool, which it closes at its end. A list, or a
-// comparison, takes one of the pool for a while. So let [sql.DB.SetMaxOpenConns] leave room for two connections for each informer. A watch
-// receives the changes of all tables of the server, and decodes those of its own. A list holds a snapshot until its loop ends, and an ALTER
+// comparison, takes one of the pool for a while. So let [sql.DB.SetMaxOpenConns] leave room for two connections for each informer. A list also
+// connects to the binary log, for a moment. A watch receives the changes of all tables of the server, and decodes those of its own. A list holds a snapshot until its loop ends, and an ALTER
 // TABLE waits for it.
 //
 // The user of the pool needs SELECT on the table, and CREATE TEMPORARY TABLES on the database: a watch reads rows by joining the table with a
