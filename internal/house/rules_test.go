@@ -196,7 +196,7 @@ func headings(t *tree) map[string]bool {
 // example, to the letter, so that it is compiled and tested. The pages below show programs piece by piece.
 func pageCode(t *tree) (problems []string) {
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
-	pieces := []string{"docs/your-data.md", "store/postgres/README.md", "store/mysql/README.md", "store/etcd/README.md", "docs/debug.md", "docs/clientgo.md", "docs/operating.md", "docs/cookbook.md",
+	pieces := []string{"docs/your-data.md", "store/postgres/README.md", "store/mysql/README.md", "store/mysql/binlog/README.md", "store/etcd/README.md", "docs/debug.md", "docs/clientgo.md", "docs/operating.md", "docs/cookbook.md",
 		"docs/webhooks.md"}
 	for _, name := range append([]string{"README.md", "docs/leaderelection.md"}, pieces...) {
 		for _, m := range block.FindAllStringSubmatch(t.files[name], -1) {

@@ -14,7 +14,7 @@
 //	inf, err := informer.New(tenants, func(t Tenant) string { return t.Name }, informer.Config{})
 //
 // Package mysql, the other way, follows a table by triggers, on MySQL too, without privileges of the whole server. Its scan functions are the
-// same. docs/your-mysql.md in the repository compares the two.
+// same. README.md compares the two.
 //
 // If a reconcile writes the table, use sqllease.Store.Transact, which refuses the transaction of a replaced leader, and call
 // [Table.CommittedVersion] after it, which makes the controller wait until its caches show the transaction.
