@@ -92,7 +92,7 @@ func (in *Informer[K, T]) catchUp(ctx context.Context) error {
 	}
 	at, err := in.catchUps.versions.do(ctx, in.ended, func() (Version, error) {
 		if in.progress.failing.Load() {
-			in.reflector.retry()
+			in.reflector.hurry()
 		}
 		return in.readVersion(ctx)
 	})

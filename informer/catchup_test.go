@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"errors"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -214,6 +215,52 @@ func TestCatchUpEndsWithInformer(t *testing.T) {
 		<-ended
 		if err := <-caught; !errors.Is(err, informer.ErrEnded) {
 			t.Errorf("CatchUp = %v, want %v", err, informer.ErrEnded)
+		}
+	})
+}
+
+// recovering is a source whose first watch fails, and whose next ones yield something only after a while.
+type recovering struct {
+	*versioned
+	watches atomic.Int64
+}
+
+func (r *recovering) Watch(ctx context.Context, after informer.Version) iter.Seq2[informer.Event[site], error] {
+	return func(yield func(informer.Event[site], error) bool) {
+		if r.watches.Add(1) == 1 {
+			yield(informer.Event[site]{}, errors.New("no route to host"))
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+		for e, err := range r.versioned.Watch(ctx, after) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// Callers that call CatchUp again and again do not keep the informer from recovering.
+func TestCatchUpLeavesAttemptInProgressAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		src := &recovering{versioned: newVersioned()}
+		in := must(informer.New(informer.ListWatcher[site](src), src.Key, informer.Config{OnError: func(error) {}}))
+		start(t, in)
+		synctest.Wait()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() {
+			for ctx.Err() == nil {
+				limited, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+				_ = in.CatchUp(limited)
+				<-limited.Done()
+				cancel()
+			}
+		}()
+		src.Put(site{Name: "new"})
+		time.Sleep(time.Second)
+		if _, ok := in.Get("new"); !ok {
+			t.Errorf("the cache has not caught up after %d watches", src.watches.Load())
 		}
 	})
 }

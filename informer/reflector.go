@@ -50,6 +50,10 @@ type reflector[K comparable, T any] struct {
 	resets    atomic.Uint64 // the number of new histories that were requested, or that a watch has noticed
 	interrupt atomic.Pointer[context.CancelFunc]
 
+	// Other goroutines hurry the next attempt: they set hurried, then call awake.
+	hurried atomic.Bool // leave out the delay after this step
+	awake   atomic.Pointer[context.CancelFunc]
+
 	// Set before the slots that were dropped are read, so that a drop is seen or can interrupt the turn.
 	watches atomic.Bool // the turn is a watch, or will be
 	joining atomic.Bool // it lists slots that join
@@ -135,7 +139,23 @@ func (r *reflector[K, T]) turn(all context.Context, exited bool) {
 		}
 		return
 	}
-	_ = wait.Sleep(ctx, r.step(ctx)) // run notices the end of ctx
+	r.hurried.Store(false) // this step is the attempt
+	delay := r.step(ctx)
+	rest, end := context.WithCancel(ctx)
+	defer end()
+	r.awake.Store(&end) // before hurried is read, so that each call is seen here or ends the sleep
+	if !r.hurried.Load() {
+		_ = wait.Sleep(rest, delay) // run notices the end of ctx
+	}
+}
+
+// hurry leaves out the delay before the next attempt. An attempt in progress continues: if callers that do not wait for each other interrupted it,
+// none might ever succeed.
+func (r *reflector[K, T]) hurry() {
+	r.hurried.Store(true)
+	if awake := r.awake.Load(); awake != nil {
+		(*awake)()
+	}
 }
 
 // request sets a request, and interrupts the turn.

@@ -239,3 +239,21 @@ func TestWatchEndsIfServerIsSilent(t *testing.T) {
 		require.Eventually(t, func() bool { a, _ := inf.Get("a"); return a.Rev == n+1 }, 20*time.Second, 10*time.Millisecond)
 	}
 }
+
+// Another log takes the place of the log, as in a restore, and has as many changes. A watch that polls notices it.
+func TestAnotherLogWithAsManyChangesIsNoticed(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	db := newSites(t, server, sites)
+	table := sitesIn(t, db, sites)
+	inf := follow(t, table, siteName)
+	do(t, db, putSite, "a", 1)
+	agree(t, db, table, inf)
+	lists := inf.Stats().Lists
+	do(t, db, "CREATE TABLE another LIKE setpoint_sites")
+	do(t, db, "INSERT INTO another SELECT * FROM setpoint_sites")
+	do(t, db, "UPDATE another SET setpoint_r = IF(setpoint_r = 0, 1, setpoint_r - 1)")
+	do(t, db, "RENAME TABLE setpoint_sites TO gone, another TO setpoint_sites")
+	require.Eventually(t, func() bool { return inf.Stats().Lists > lists }, 20*time.Second, time.Millisecond)
+	agree(t, db, table, inf)
+}
