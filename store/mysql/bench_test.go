@@ -6,20 +6,22 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
+	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 )
 
 var rows = dbtest.Rows()
 
 // BenchmarkTrigger compares writes to a table of the user, each a transaction of one statement, without the triggers that write the log, and
-// with them. The data are in memory, so no write waits for a disk, which would make the difference smaller.
+// with them. Each transaction is synced to the disk.
 func BenchmarkTrigger(b *testing.B) {
-	server := newServer(b)
+	server := servertest.MariaDBIn(b, os.TempDir(), durable...)
 	for _, writers := range []int{1, 16} {
 		for _, trigger := range []bool{false, true} {
 			b.Run(fmt.Sprintf("writers=%d/trigger=%t", writers, trigger), func(b *testing.B) {
