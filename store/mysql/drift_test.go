@@ -257,3 +257,39 @@ func TestAnotherLogWithAsManyChangesIsNoticed(t *testing.T) {
 	require.Eventually(t, func() bool { return inf.Stats().Lists > lists }, 20*time.Second, time.Millisecond)
 	agree(t, db, table, inf)
 }
+
+// A table that happens to have the name of the log, or of its gaps, is not touched: such as one of mysql.Open.
+func TestTableWithNameOfLogIsRefused(t *testing.T) {
+	t.Parallel()
+	server := newServer(t)
+	for name, c := range map[string]struct{ create, log, want string }{
+		"of a store":  {"", "setpoint_objects", `the table "setpoint_objects" is not a log: name another in TableConfig.Log`},
+		"of the user": {"CREATE TABLE orders (id INT PRIMARY KEY, total INT)", "orders", `the table "orders" is not a log: name another in TableConfig.Log`},
+		"of gaps": {
+			"CREATE TABLE orders_gaps (id INT PRIMARY KEY, total INT)", "orders",
+			`the table "orders_gaps" is not that of a log: name another in TableConfig.Log`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := newDatabase(t, server)
+			do(t, db, createSites)
+			if c.create == "" {
+				require.NoError(t, mysql.Migrate(t.Context(), db, mysql.Config{}))
+			} else {
+				do(t, db, c.create)
+			}
+			schema := func() (all string) {
+				require.NoError(t, db.QueryRow(`SELECT GROUP_CONCAT(TABLE_NAME, '.', COLUMN_NAME ORDER BY TABLE_NAME, ORDINAL_POSITION)
+					FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE()`).Scan(&all))
+				return all
+			}
+			before := schema()
+			cfg := sites
+			cfg.Log = c.log
+			require.ErrorContains(t, mysql.InstallTable(t.Context(), db, cfg), c.want)
+			_, err := mysql.TableSQL(t.Context(), db, cfg)
+			require.ErrorContains(t, err, c.want)
+			require.Equal(t, before, schema())
+		})
+	}
+}

@@ -79,12 +79,16 @@ func (c TableConfig) find(ctx context.Context, from rowscan.Queryer) (f found, e
 	if err != nil {
 		return f, err
 	}
-	f.gaps = len(gaps) > 0
+	if f.gaps = len(gaps) > 0; f.gaps && !hasColumns(gaps, "first", "last", "since") {
+		return f, fmt.Errorf("the table %q is not that of a log: name another in TableConfig.Log", c.Log+gapsSuffix)
+	}
 	log, err := f.ColumnsOf(ctx, from, c.Log)
 	if err != nil {
 		return f, err
 	}
-	f.hasLog = len(log) > 0
+	if f.hasLog = len(log) > 0; f.hasLog && !hasColumns(log, "setpoint_n", "setpoint_r") { // InstallTable would drop its columns
+		return f, fmt.Errorf("the table %q is not a log: name another in TableConfig.Log", c.Log)
+	}
 	f.log = slices.DeleteFunc(log, func(column usertable.Column) bool { return strings.HasPrefix(column.Name, "setpoint_") })
 	f.triggers = map[string]trigger{}
 	triggers, err := rowscan.All(ctx, from, func(rows *sql.Rows, t *trigger) error { return rows.Scan(&t.name, &t.event, &t.timing, &t.body) },
@@ -94,6 +98,12 @@ func (c TableConfig) find(ctx context.Context, from rowscan.Queryer) (f found, e
 		f.triggers[t.name] = t
 	}
 	return f, err
+}
+
+// hasColumns reports whether there are columns of all these names.
+func hasColumns(columns []usertable.Column, names ...string) bool {
+	all := usertable.Names(columns)
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(all, name) })
 }
 
 // isLogged reports whether the log has the key of the table.
