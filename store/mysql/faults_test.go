@@ -104,8 +104,11 @@ func openTransactionDelays(t *testing.T, server *servertest.Server) {
 	do(t, old, putSite, "old", 1)
 	var thread int64
 	require.NoError(t, old.QueryRow("SELECT CONNECTION_ID()").Scan(&thread))
+	assert.Zero(t, table.DelayedSince())
 	do(t, db, putSite, "new", 2)
 	do(t, db, putSite, "new", 3)
+	require.Eventually(t, func() bool { return !table.DelayedSince().IsZero() }, time.Minute, time.Millisecond)
+	since := table.DelayedSince()
 	d, err = table.Delay(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, d.Behind)
@@ -119,9 +122,11 @@ func openTransactionDelays(t *testing.T, server *servertest.Server) {
 	require.NoError(t, err)
 	assert.Greater(t, latest, l.Version)
 	require.Empty(t, events)
+	assert.Equal(t, since, table.DelayedSince())
 	require.NoError(t, old.Commit())
 	assert.Equal(t, site{"old", 1}, next(t, events).Object)
 	assert.Equal(t, site{"new", 3}, next(t, events).Object)
+	require.Eventually(t, func() bool { return table.DelayedSince().IsZero() }, time.Minute, time.Millisecond)
 }
 
 func preparedTransactionDelays(t *testing.T, server *servertest.Server) {

@@ -20,7 +20,7 @@ import (
 )
 
 // Table is a source made of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager], an
-// [informer.Bookmarker], and an [informer.Versioner]. All methods are safe for concurrent use.
+// [informer.Bookmarker], an [informer.Versioner], and an [informer.Delayer]. All methods are safe for concurrent use.
 //
 // A log has the keys that were written: see [InstallTable]. The triggers write it in the transactions of the writers. Rows come from the table,
 // as they are when they are read. So:
@@ -84,7 +84,8 @@ type Table[T any] struct {
 	trust           bool          // does not check the triggers
 
 	expected follow.Expected // the results of VersionOf
-	mustRead sync.Once       // logs that it must not write
+	delays   follow.Delays
+	mustRead sync.Once // logs that it must not write
 }
 
 // Row is a row that a scan function reads.
@@ -322,7 +323,10 @@ func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	r := &reading[T]{table: t, session: s, trimAt: time.Now(), verifyAt: time.Now().Add(t.cfg.Verify), Report: t.memory.Take(after)}
+	r := &reading[T]{
+		table: t, session: s, delay: t.delays.Join(), trimAt: time.Now(), verifyAt: time.Now().Add(t.cfg.Verify), Report: t.memory.Take(after),
+	}
+	defer r.delay.Leave()
 	r.At = after
 	defer r.end()
 	watch := follow.Loop[informer.Event[T]]{
@@ -339,6 +343,10 @@ func (t *Table[T]) watch(ctx context.Context, after informer.Version, yield func
 	}
 	return watch.Run(ctx, after, yield)
 }
+
+// DelayedSince implements [informer.Delayer]. It returns when an open watch first saw that a change before those that are committed is missing,
+// because its transaction is open or was rolled back. It does not ask the server. [Table.Delay] names the transaction.
+func (t *Table[T]) DelayedSince() time.Time { return t.delays.Since() }
 
 // Delay names what keeps the watches of a [Table] from reporting changes that are committed.
 type Delay struct {

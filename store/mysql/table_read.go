@@ -122,6 +122,7 @@ type reading[T any] struct {
 	usertable.Report // what was reported up to At
 
 	checked bool
+	delay   *follow.Delay
 	settled spans
 	gaps    map[int64]gap // that are not settled, by their first numbers
 	probeAt time.Time     // when the gaps are looked at again
@@ -193,6 +194,7 @@ func (r *reading[T]) read(ctx context.Context, at informer.Version) (p follow.Pa
 		return p, err
 	}
 	if err := s.has(at); err != nil || !s.next.Valid {
+		r.delay.Note(0, false)
 		return p, err
 	}
 	if _, missing := r.settled.missing(n+1, s.next.Int64-1); missing {
@@ -205,11 +207,13 @@ func (r *reading[T]) read(ctx context.Context, at informer.Version) (p follow.Pa
 		if err := r.settle(ctx, n); err != nil {
 			return p, err
 		}
-		if _, missing := r.settled.missing(n+1, s.next.Int64-1); missing {
+		if first, missing := r.settled.missing(n+1, s.next.Int64-1); missing {
+			r.delay.Note(uint64(first), true)
 			p.Then = follow.Settle
 			return p, nil
 		}
 	}
+	r.delay.Note(0, false)
 	return p, r.page(ctx, &p)
 }
 

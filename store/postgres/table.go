@@ -22,7 +22,8 @@ import (
 )
 
 // Table is a source made of a table of your own, for informer.New. It is an [informer.ListWatcher], an [informer.Pager], an
-// [informer.Bookmarker], an [informer.Versioner], an [informer.RangeWatcher], and with [TableConfig].SlotBy an [informer.RangeLister]. All
+// [informer.Bookmarker], an [informer.Versioner], an [informer.Delayer], an [informer.RangeWatcher], and with [TableConfig].SlotBy an
+// [informer.RangeLister]. All
 // methods are safe for concurrent use.
 //
 // A log has the keys that were written, and the numbers of the transactions that wrote them: see [InstallTable]. Rows come from the table, as
