@@ -10,6 +10,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -29,12 +31,12 @@ func BenchmarkWrite(b *testing.B) {
 		b.Run(fmt.Sprintf("writers=%d/bare", writers), func(b *testing.B) {
 			db := newDatabase(b, server)
 			db.SetMaxIdleConns(writers)
-			do(b, db, "CREATE TABLE bare (name VARBINARY(100) PRIMARY KEY, version BIGINT NOT NULL, value LONGBLOB NOT NULL)")
+			tabletest.Do(b, db, "CREATE TABLE bare (name VARBINARY(100) PRIMARY KEY, version BIGINT NOT NULL, value LONGBLOB NOT NULL)")
 			for w := range writers {
-				do(b, db, "INSERT INTO bare VALUES (?, 1, '{}')", fmt.Sprint(w))
+				tabletest.Do(b, db, "INSERT INTO bare VALUES (?, 1, '{}')", fmt.Sprint(w))
 			}
 			dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
-				return inTx(ctx, db, func(tx *sql.Tx) error {
+				return tabletest.InTx(ctx, db, func(tx *sql.Tx) error {
 					var version int
 					name := fmt.Sprint(w)
 					if err := tx.QueryRowContext(ctx, "SELECT version FROM bare WHERE name = ? FOR UPDATE", name).Scan(&version); err != nil {
@@ -44,6 +46,7 @@ func BenchmarkWrite(b *testing.B) {
 						version+1, fmt.Sprintf(`{"Image":"%s%d"}`, dbtest.Image, i), name)
 					return err
 				})
+
 			})
 		})
 		b.Run(fmt.Sprintf("writers=%d/setpoint", writers), func(b *testing.B) {
@@ -142,9 +145,11 @@ func BenchmarkApps(b *testing.B) {
 func copies(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
 	const version = "version + (seq - 1) * 1024"
-	do(t, db, fmt.Sprintf("INSERT INTO setpoint_changes SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value, seq "+
+	tabletest.Do(t, db, fmt.Sprintf("INSERT INTO setpoint_changes SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value, seq "+
 		"FROM setpoint_objects, seq_2_to_%d", n))
-	do(t, db, fmt.Sprintf("INSERT INTO setpoint_objects SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value "+
+
+	tabletest.Do(t, db, fmt.Sprintf("INSERT INTO setpoint_objects SELECT kind, CONCAT('key ', seq), "+version+", deleted, record, value "+
 		"FROM setpoint_objects, seq_2_to_%d", n))
-	do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes), n = (SELECT MAX(n) FROM setpoint_changes)")
+
+	tabletest.Do(t, db, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes), n = (SELECT MAX(n) FROM setpoint_changes)")
 }

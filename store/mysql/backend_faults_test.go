@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +40,7 @@ func openStore(ctx context.Context, target string) (backend.Backend, error) {
 	if trim {
 		cfg = fewChanges
 	}
-	db, err := openPool("writer", addr, "test", "timeout=5s")
+	db, err := tabletest.OpenPool(tabletest.DSN("writer", addr, "test", "timeout=5s"))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func openStore(ctx context.Context, target string) (backend.Backend, error) {
 // testPool returns a pool for the database test of the server at an address until the test ends.
 func testPool(t testing.TB, addr string) *sql.DB {
 	t.Helper()
-	db, err := openPool("root", addr, "test", "timeout=5s")
+	db, err := tabletest.OpenPool(tabletest.DSN("root", addr, "test", "timeout=5s"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
 	return db
@@ -57,8 +59,8 @@ func testPool(t testing.TB, addr string) *sql.DB {
 // migrateTest creates the tables in the database test, and the user of the writer processes, who may not write a server that is read-only.
 func migrateTest(t testing.TB, db *sql.DB, cfg mysql.Config) {
 	t.Helper()
-	do(t, db, "CREATE USER writer")
-	do(t, db, "GRANT ALL ON test.* TO writer")
+	tabletest.Do(t, db, "CREATE USER writer")
+	tabletest.Do(t, db, "GRANT ALL ON test.* TO writer")
 	require.NoError(t, mysql.Migrate(t.Context(), db, cfg))
 }
 
@@ -116,9 +118,9 @@ func TestNoAcknowledgedWriteIsLostWhile(t *testing.T) {
 			}
 		},
 		"the server is read-only for a while": func(t *testing.T, b *broken) {
-			do(t, b.near, "SET GLOBAL read_only = 1") // which waits for open transactions
+			tabletest.Do(t, b.near, "SET GLOBAL read_only = 1") // which waits for open transactions
 			awaitStandstill(t, b.w)
-			do(t, b.near, "SET GLOBAL read_only = 0")
+			tabletest.Do(t, b.near, "SET GLOBAL read_only = 0")
 		},
 		disk: func(t *testing.T, b *broken) {
 			b.disk.Fill()
@@ -180,9 +182,9 @@ func TestCacheIsCorrectWhileServerLosesCommits(t *testing.T) {
 	server.Stop() // flushes the tables
 	server.Start()
 	w := dbtest.BeginLossyWriters(t, open(t, testPool(t, proxy.Addr()), manyChanges), proxy.Addr())
-	do(t, near, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+	tabletest.Do(t, near, "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 	w.AwaitWrites(20) // which are flushed
-	do(t, near, "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+	tabletest.Do(t, near, "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
 	var left []informer.Version // the last version after each loss
 	w.Repeat(*cycles, func() {
 		w.AwaitWrites(20)
@@ -216,8 +218,8 @@ func replicaOf(t testing.TB, primary *servertest.Server, id int) *servertest.Ser
 	host, port, err := net.SplitHostPort(primary.Addr())
 	require.NoError(t, err)
 	db := testPool(t, replica.Addr())
-	do(t, db, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos", host, port))
-	do(t, db, "START SLAVE")
+	tabletest.Do(t, db, fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos", host, port))
+	tabletest.Do(t, db, "START SLAVE")
 	return replica
 }
 
@@ -248,11 +250,11 @@ func TestCacheIsCorrectWhileLaggingReplicasArePromoted(t *testing.T) {
 		goal, err := open(t, testPool(t, primary.Addr()), manyChanges).Version(t.Context())
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { return version() >= goal }, time.Minute, time.Millisecond)
-		do(t, near, "STOP SLAVE")
+		tabletest.Do(t, near, "STOP SLAVE")
 		w.AwaitWrites(20)
 		w.AwaitCache()
 		primary.Kill()
-		do(t, near, "RESET SLAVE ALL")
+		tabletest.Do(t, near, "RESET SLAVE ALL")
 		left = append(left, version())
 		primary = next
 		proxy.Redirect(next.Addr())
@@ -277,7 +279,7 @@ func TestCallToHangingServerEndsWithContext(t *testing.T) {
 	defer func() { require.NoError(t, silent.Close()) }()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errGone)
 	defer cancel()
-	db, err := openPool("root", silent.Addr().String(), "test", "")
+	db, err := tabletest.OpenPool(tabletest.DSN("root", silent.Addr().String(), "test", ""))
 	require.NoError(t, err)
 	defer func() { _ = db.Close() }()
 	require.ErrorIs(t, second(mysql.Open(ctx, db, mysql.Config{})), errGone)
@@ -368,8 +370,9 @@ func TestMillionObjectsAreReadInBoundedMemory(t *testing.T) {
 	require.NoError(t, err)
 	copies(t, one, objects)
 	dbtest.ReadsInBoundedMemory(t, db, objects, changes, func() {
-		do(t, one, "INSERT INTO setpoint_changes SELECT kind, `key`, version + ? * 1024, 0, record, value, version + ? FROM setpoint_objects ORDER BY version LIMIT ?",
+		tabletest.Do(t, one, "INSERT INTO setpoint_changes SELECT kind, `key`, version + ? * 1024, 0, record, value, version + ? FROM setpoint_objects ORDER BY version LIMIT ?",
 			objects, objects, changes)
-		do(t, one, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes)")
+
+		tabletest.Do(t, one, "UPDATE setpoint_state SET version = (SELECT MAX(version) FROM setpoint_changes)")
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	driver "github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -81,20 +83,20 @@ func unusableTablesAreRefused(t *testing.T, server *servertest.Server) {
 	require.EqualError(t, second(mysql.Open(t.Context(), db, mysql.Config{})),
 		`mysql: open tables "setpoint_": they do not exist: call mysql.Migrate once`)
 	require.NoError(t, mysql.Migrate(t.Context(), db, mysql.Config{}))
-	do(t, db, "DROP TABLE setpoint_fences")
+	tabletest.Do(t, db, "DROP TABLE setpoint_fences")
 	both("they are incomplete: there is no table setpoint_fences")
 	for _, layout := range []string{"2", "-1"} {
-		do(t, db, "CREATE TABLE IF NOT EXISTS setpoint_fences (lease INT)")
-		do(t, db, "UPDATE setpoint_state SET layout = "+layout)
+		tabletest.Do(t, db, "CREATE TABLE IF NOT EXISTS setpoint_fences (lease INT)")
+		tabletest.Do(t, db, "UPDATE setpoint_state SET layout = "+layout)
 		both("they have layout " + layout + ", this version of the library needs 1")
 	}
-	do(t, db, "ALTER TABLE setpoint_fences ENGINE = MyISAM")
+	tabletest.Do(t, db, "ALTER TABLE setpoint_fences ENGINE = MyISAM")
 	both("the table setpoint_fences has the engine MyISAM, must have InnoDB")
-	do(t, db, "DROP TABLE setpoint_fences, setpoint_state")
-	do(t, db, "CREATE TABLE setpoint_state (what INT)")
+	tabletest.Do(t, db, "DROP TABLE setpoint_fences, setpoint_state")
+	tabletest.Do(t, db, "CREATE TABLE setpoint_state (what INT)")
 	both("the table setpoint_state belongs to another program: ")
 
-	none := connect(t, server, "")
+	none := tabletest.Connect(t, server, "")
 	require.ErrorContains(t, second(mysql.Open(t.Context(), none, mysql.Config{})), "the pool has no default database")
 	require.ErrorContains(t, mysql.Migrate(t.Context(), none, mysql.Config{}), "the pool has no default database")
 	for _, c := range []struct {
@@ -122,7 +124,7 @@ func unusableTablesAreRefused(t *testing.T, server *servertest.Server) {
 // as returns a pool of a user, whose sessions have options.
 func as(t testing.TB, server *servertest.Server, user string, of *sql.DB, options string) *sql.DB {
 	t.Helper()
-	db, err := openPool(user, server.Addr(), databaseOf(t, of), options)
+	db, err := tabletest.OpenPool(tabletest.DSN(user, server.Addr(), databaseOf(t, of), options))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
 	return db
@@ -202,14 +204,14 @@ func migrateIsContinued(t *testing.T, server *servertest.Server) {
 	for done := range statements {
 		db := newDatabase(t, server)
 		for _, statement := range statements[:done] {
-			do(t, db, statement)
+			tabletest.Do(t, db, statement)
 		}
 		require.ErrorContains(t, second(mysql.Open(t.Context(), db, mysql.Config{})), "call mysql.Migrate", "after %d statements", done)
 		require.NoError(t, mysql.Migrate(t.Context(), db, mysql.Config{}), "after %d statements", done)
 		_, err := dbtest.Put(t.Context(), open(t, db, mysql.Config{}), "a", "1")
 		require.NoError(t, err)
 		if done == 0 { // and a table that has lost its row is not one of an interrupted call
-			do(t, db, "DELETE FROM setpoint_state")
+			tabletest.Do(t, db, "DELETE FROM setpoint_state")
 			require.ErrorContains(t, mysql.Migrate(t.Context(), db, mysql.Config{}), "there are objects, but the table setpoint_state has no row")
 		}
 	}
@@ -246,9 +248,9 @@ func anyPrefix(t *testing.T, server *servertest.Server) {
 
 func hostileStringsAreData(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
-	do(t, one, "CREATE TABLE witness (a INT)")
+	tabletest.Do(t, one, "CREATE TABLE witness (a INT)")
 	dbtest.HostileStrings(t, open(t, one, mysql.Config{}))
-	do(t, one, "SELECT * FROM witness")
+	tabletest.Do(t, one, "SELECT * FROM witness")
 }
 
 func termsMayHaveLargestValue(t *testing.T, server *servertest.Server) {
@@ -265,20 +267,20 @@ func termsMayHaveLargestValue(t *testing.T, server *servertest.Server) {
 
 // inStoreTx calls f in a transaction, with a context under which writes of a store are part of it.
 func inStoreTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *sql.Tx) error) error {
-	return inTx(ctx, db, func(tx *sql.Tx) error { return f(mysql.WithTx(ctx, tx), tx) })
+	return tabletest.InTx(ctx, db, func(tx *sql.Tx) error { return f(mysql.WithTx(ctx, tx), tx) })
 }
 
 func objectsAndRowsCommitTogether(t *testing.T, server *servertest.Server) {
 	one, two := migrated(t, server)
 	db := open(t, one, mysql.Config{})
 	s, other := dbtest.Apps(t, db), dbtest.Apps(t, open(t, two, mysql.Config{}))
-	do(t, one, "CREATE TABLE orders (id VARCHAR(10) PRIMARY KEY)")
+	tabletest.Do(t, one, "CREATE TABLE orders (id VARCHAR(10) PRIMARY KEY)")
 	orders := func() (n int) {
 		require.NoError(t, two.QueryRow("SELECT COUNT(*) FROM orders").Scan(&n))
 		return n
 	}
 	require.ErrorIs(t, inStoreTx(t.Context(), one, func(ctx context.Context, tx *sql.Tx) error {
-		do(t, tx, "INSERT INTO orders VALUES ('1')")
+		tabletest.Do(t, tx, "INSERT INTO orders VALUES ('1')")
 		_, err := s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.NoError(t, err)
 		_, err = s.Get(ctx, "a")
@@ -297,7 +299,7 @@ func objectsAndRowsCommitTogether(t *testing.T, server *servertest.Server) {
 		require.NoError(t, err)
 		_, err = s.Create(ctx, store.Object[dbtest.App]{Key: "a"})
 		require.ErrorIs(t, err, store.ErrExists, "a rejection does not end the transaction")
-		do(t, tx, "INSERT INTO orders VALUES ('1')")
+		tabletest.Do(t, tx, "INSERT INTO orders VALUES ('1')")
 		b, err = s.Create(ctx, store.Object[dbtest.App]{Key: "b"})
 		return err
 	}))
@@ -338,7 +340,7 @@ func oldSnapshotSeesPresent(t *testing.T, server *servertest.Server) {
 func replacedLeaderWritesNothing(t *testing.T, server *servertest.Server) {
 	one, two := migrated(t, server)
 	s := dbtest.Apps(t, open(t, one, mysql.Config{}))
-	do(t, one, "CREATE TABLE orders (id VARCHAR(10) PRIMARY KEY)")
+	tabletest.Do(t, one, "CREATE TABLE orders (id VARCHAR(10) PRIMARY KEY)")
 	leases, err := sqllease.New(one, sqllease.Config{Dialect: sqllease.MySQL})
 	require.NoError(t, err)
 	require.NoError(t, leases.EnsureTable(t.Context()))
@@ -441,7 +443,7 @@ func longLockDelaysWrite(t *testing.T, server *servertest.Server) {
 	hasty := as(t, server, "root", one, "innodb_lock_wait_timeout=1")
 	db := open(t, hasty, mysql.Config{})
 	tx := begin(t, one)
-	do(t, tx, "SELECT * FROM setpoint_state FOR UPDATE")
+	tabletest.Do(t, tx, "SELECT * FROM setpoint_state FOR UPDATE")
 	_, err := dbtest.Put(mysql.WithTx(t.Context(), begin(t, hasty)), db, "b", "1")
 	require.ErrorContains(t, err, "1205", "a joined write returns the error")
 	written := make(chan error)
@@ -463,10 +465,10 @@ func longLockDelaysWrite(t *testing.T, server *servertest.Server) {
 func deadlockEndsJoinedTransaction(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
 	db := open(t, one, mysql.Config{})
-	do(t, one, "CREATE TABLE mine (id INT PRIMARY KEY, v INT)")
-	do(t, one, "INSERT INTO mine VALUES (1, 0)")
+	tabletest.Do(t, one, "CREATE TABLE mine (id INT PRIMARY KEY, v INT)")
+	tabletest.Do(t, one, "INSERT INTO mine VALUES (1, 0)")
 	a, b := begin(t, one), begin(t, one)
-	do(t, a, "UPDATE mine SET v = 1")
+	tabletest.Do(t, a, "UPDATE mine SET v = 1")
 	_, err := dbtest.Put(mysql.WithTx(t.Context(), b), db, "b", "1")
 	require.NoError(t, err)
 	second := make(chan error)
@@ -541,8 +543,8 @@ func damagedRecordIsNamed(t *testing.T, server *servertest.Server) {
 	db := open(t, one, mysql.Config{})
 	written, err := dbtest.Put(t.Context(), db, "a", "1")
 	require.NoError(t, err)
-	do(t, one, `UPDATE setpoint_objects SET record = x'ff'`)
-	do(t, one, `UPDATE setpoint_changes SET record = x'ff'`)
+	tabletest.Do(t, one, `UPDATE setpoint_objects SET record = x'ff'`)
+	tabletest.Do(t, one, `UPDATE setpoint_changes SET record = x'ff'`)
 	what := fmt.Sprintf(": the record of version %d: ", written.Version)
 	_, err = db.Get(t.Context(), "app", "a")
 	require.ErrorContains(t, err, `mysql: get app "a"`+what)
@@ -582,9 +584,9 @@ func usersWithLeastPrivileges(t *testing.T, server *servertest.Server) {
 		"GRANT CREATE, CREATE VIEW, SELECT, INSERT, DROP ON " + databaseOf(t, fresh) + ".* TO migrating",
 		"GRANT SELECT ON setpoint_current TO nobody",
 	} {
-		do(t, one, statement)
+		tabletest.Do(t, one, statement)
 	}
-	t.Cleanup(func() { do(t, one, "DROP USER writing, reading, migrating, nobody") })
+	t.Cleanup(func() { tabletest.Do(t, one, "DROP USER writing, reading, migrating, nobody") })
 	writing := open(t, as(t, server, "writing", one, ""), mysql.Config{History: 2})
 	for n := range 10 {
 		_, err := dbtest.Put(t.Context(), writing, "a", fmt.Sprint(n), backend.Fence{Lease: "x", Term: uint64(n + 1)})
@@ -665,13 +667,13 @@ func backupStore(t testing.TB, db *sql.DB) (restore func()) {
 	t.Helper()
 	tables := []string{"objects", "changes", "fences", "state"}
 	for _, table := range tables {
-		do(t, db, "CREATE OR REPLACE TABLE saved_"+table+" AS SELECT * FROM setpoint_"+table)
+		tabletest.Do(t, db, "CREATE OR REPLACE TABLE saved_"+table+" AS SELECT * FROM setpoint_"+table)
 	}
 	return func() {
-		require.NoError(t, inTx(context.WithoutCancel(t.Context()), db, func(tx *sql.Tx) error {
+		require.NoError(t, tabletest.InTx(context.WithoutCancel(t.Context()), db, func(tx *sql.Tx) error {
 			for _, table := range tables {
-				do(t, tx, "DELETE FROM setpoint_"+table)
-				do(t, tx, "INSERT INTO setpoint_"+table+" SELECT * FROM saved_"+table)
+				tabletest.Do(t, tx, "DELETE FROM setpoint_"+table)
+				tabletest.Do(t, tx, "INSERT INTO setpoint_"+table+" SELECT * FROM saved_"+table)
 			}
 			return nil
 		}))
@@ -736,8 +738,9 @@ func concurrentWritesShareTransactions(t *testing.T, server *servertest.Server) 
 
 func rejectedWriteFailsAlone(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
-	do(t, one, "CREATE TRIGGER bad BEFORE INSERT ON setpoint_changes FOR EACH ROW "+
+	tabletest.Do(t, one, "CREATE TRIGGER bad BEFORE INSERT ON setpoint_changes FOR EACH ROW "+
 		"IF NEW.`key` = 'bad' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF")
+
 	db := open(t, one, mysql.Config{})
 	var g sync.WaitGroup
 	g.Go(func() {

@@ -9,6 +9,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/dbtest"
@@ -27,9 +29,9 @@ func BenchmarkTrigger(b *testing.B) {
 			b.Run(fmt.Sprintf("writers=%d/trigger=%t", writers, trigger), func(b *testing.B) {
 				db := newDatabase(b, server)
 				db.SetMaxIdleConns(writers)
-				do(b, db, createSites)
+				tabletest.Do(b, db, tabletest.CreateSites)
 				for w := range writers {
-					do(b, db, putSite, fmt.Sprint(w), 0)
+					tabletest.Do(b, db, tabletest.PutSite, fmt.Sprint(w), 0)
 				}
 				if trigger {
 					require.NoError(b, mysql.InstallTable(b.Context(), db, sites))
@@ -50,7 +52,7 @@ func BenchmarkBulk(b *testing.B) {
 		b.Run(fmt.Sprintf("trigger=%t", trigger), func(b *testing.B) {
 			db := filled(b, newDatabase(b, server), trigger)
 			for i := 0; b.Loop(); i++ {
-				do(b, db, "UPDATE sites SET rev = ?", i)
+				tabletest.Do(b, db, "UPDATE sites SET rev = ?", i)
 			}
 		})
 	}
@@ -58,8 +60,8 @@ func BenchmarkBulk(b *testing.B) {
 
 // filled creates a table with many rows.
 func filled(b *testing.B, db *sql.DB, trigger bool) *sql.DB {
-	do(b, db, createSites)
-	do(b, db, fmt.Sprintf("INSERT INTO sites SELECT CONCAT('tenant ', seq), 1 FROM seq_1_to_%d", *rows))
+	tabletest.Do(b, db, tabletest.CreateSites)
+	tabletest.Do(b, db, fmt.Sprintf("INSERT INTO sites SELECT CONCAT('tenant ', seq), 1 FROM seq_1_to_%d", *rows))
 	if trigger {
 		require.NoError(b, mysql.InstallTable(b.Context(), db, sites))
 	}
@@ -75,16 +77,17 @@ func BenchmarkLatency(b *testing.B) {
 			cfg := sites
 			cfg.Poll = 0 // the default
 			db := newSites(b, server, cfg)
-			do(b, db, putSite, "a", 0)
+			tabletest.Do(b, db, tabletest.PutSite, "a", 0)
 			table := sitesIn(b, db, cfg)
-			dbtest.HandlerLatency(b, table, siteName, func(i int) error {
-				err := inTx(b.Context(), db, func(tx *sql.Tx) error {
+			dbtest.HandlerLatency(b, table, tabletest.SiteName, func(i int) error {
+				err := tabletest.InTx(b.Context(), db, func(tx *sql.Tx) error {
 					_, err := tx.ExecContext(b.Context(), "UPDATE sites SET rev = ?", i+1)
 					if err == nil && how == "version" {
 						_, err = table.VersionOf(b.Context(), tx)
 					}
 					return err
 				})
+
 				if how == "wake" {
 					table.Wake()
 				}
@@ -111,7 +114,7 @@ func bareRows(b *testing.B, db *sql.DB, query string) (n int, err error) {
 	}
 	var all []site
 	for rows.Next() {
-		s, err := scanSite(rows)
+		s, err := tabletest.ScanSite(rows)
 		if err != nil {
 			return 0, err
 		}
@@ -126,7 +129,7 @@ func BenchmarkDrain(b *testing.B) {
 	table := sitesIn(b, db, sites)
 	l, err := table.List(b.Context())
 	require.NoError(b, err)
-	do(b, db, "UPDATE sites SET rev = 2")
+	tabletest.Do(b, db, "UPDATE sites SET rev = 2")
 	b.Run("bare", func(b *testing.B) {
 		dbtest.EachRead(b, *rows, func() (int, error) {
 			return bareRows(b, db, fmt.Sprintf("SELECT t.name, t.rev FROM setpoint_sites l JOIN sites t ON t.name = l.name WHERE l.setpoint_n > %d ORDER BY l.setpoint_n", l.Version>>20))

@@ -94,7 +94,7 @@ func replaced(old, new string) sabotage {
 func TestSuiteNoticesEachBrokenTable(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	monitor := connect(t, server, "")
+	monitor := tabletest.Connect(t, server, "")
 	var watched sync.WaitGroup
 	defer watched.Wait()
 	ctx, stop := context.WithCancel(t.Context())
@@ -119,7 +119,7 @@ func TestSuiteNoticesEachBrokenTable(t *testing.T) {
 		},
 		"the delete trigger is missing, which nobody notices": func(t *testing.T, db *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
 			table.TrustTriggers()
-			do(t, db, "DROP TRIGGER setpoint_sites_delete")
+			tabletest.Do(t, db, "DROP TRIGGER setpoint_sites_delete")
 			return table
 		},
 		"a row that cannot be read is deleted": func(_ *testing.T, _ *sql.DB, table *mysql.Table[site]) informer.ListWatcher[site] {
@@ -140,7 +140,7 @@ func TestSuiteNoticesEachBrokenTable(t *testing.T) {
 			for _, c := range informertest.Cases[site]() {
 				message := dbtest.FailureWithin(t, 2*time.Second, func(r testing.TB) {
 					db := newSites(t, server, sites)
-					c.Run(r, subject(t, db, sabotage(t, db, sitesIn(t, db, sites))))
+					c.Run(r, tabletest.Subject(t, db, sabotage(t, db, sitesIn(t, db, sites))))
 				})
 				if message != "" {
 					noticed = append(noticed, c.Name+": "+message)
@@ -162,8 +162,8 @@ func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
 			var body string
 			require.NoError(t, db.QueryRow(`SELECT ACTION_STATEMENT FROM information_schema.TRIGGERS WHERE TRIGGER_SCHEMA = DATABASE() AND TRIGGER_NAME = ?`, name).Scan(&body))
 			require.Contains(t, body, old)
-			do(t, db, "DROP TRIGGER "+name)
-			do(t, db, "CREATE TRIGGER "+name+" AFTER "+event+" ON T FOR EACH ROW "+strings.ReplaceAll(body, old, new))
+			tabletest.Do(t, db, "DROP TRIGGER "+name)
+			tabletest.Do(t, db, "CREATE TRIGGER "+name+" AFTER "+event+" ON T FOR EACH ROW "+strings.ReplaceAll(body, old, new))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -176,7 +176,7 @@ func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
 			"NOT (CAST(OLD.`name` AS BINARY) <=> CAST(NEW.`name` AS BINARY))", "NOT (OLD.name <=> NEW.name)")},
 		"an old key is logged as the new one": {kind: "composite, with numbers and times", tables: trigger("setpoint_T_update", "UPDATE", "OLD.`a`, OLD.`b`", "NEW.`a`, NEW.`b`")},
 		"a deletion by REPLACE is not seen": {kind: "text of Latin letters, with a unique number", tables: func(t *testing.T, db *sql.DB) {
-			do(t, db, "DROP TRIGGER setpoint_T_delete")
+			tabletest.Do(t, db, "DROP TRIGGER setpoint_T_delete")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
 		"a column of the key is renamed":   {"ALTER TABLE sites CHANGE name title VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", `it has no column "name"`, "ALTER TABLE sites CHANGE title name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"},
 		"the table is renamed":             {"RENAME TABLE sites TO places; INSERT INTO places VALUES ('c', 3)", "there is no such table", "RENAME TABLE places TO sites"},
 		"a copy takes the place":           {"CREATE TABLE copy LIKE sites; INSERT INTO copy SELECT * FROM sites; RENAME TABLE sites TO before_it, copy TO sites; INSERT INTO sites VALUES ('c', 3)", missing, "DROP TABLE before_it"},
-		"the table is made anew":           {"DROP TABLE sites; " + createSites + "; INSERT INTO sites VALUES ('c', 3)", missing, ""},
+		"the table is made anew":           {"DROP TABLE sites; " + tabletest.CreateSites + "; INSERT INTO sites VALUES ('c', 3)", missing, ""},
 		"the log is dropped":               {"DROP TABLE setpoint_sites", "is missing: call mysql.InstallTable", ""},
 		"the gaps are dropped":             {"DROP TABLE setpoint_sites_gaps", "is missing: call mysql.InstallTable", ""},
 		"a column of the log is gone":      {"ALTER TABLE setpoint_sites DROP COLUMN name", missing, ""},
@@ -52,10 +52,10 @@ func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
 			cfg.Columns = []string{"name", "rev"}
 			db := newSites(t, server, cfg)
 			table := sitesIn(t, db, cfg)
-			do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
+			tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
 			list, err := table.List(t.Context())
 			require.NoError(t, err)
-			inf := follow(t, table, siteName)
+			inf := tabletest.Follow(t, table, tabletest.SiteName)
 			agree(t, db, table, inf)
 			ended := make(chan error, 1)
 			began := make(chan struct{}, 1000)
@@ -69,13 +69,13 @@ func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
 				}
 				return nil
 			})
-			do(t, db, putSite, "b", 3)
+			tabletest.Do(t, db, tabletest.PutSite, "b", 3)
 			<-began
 			for statement := range strings.SplitSeq(c.drift, "; ") {
 				if statement == "CALL install" {
 					require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
 				} else {
-					do(t, db, statement) // no writer fails
+					tabletest.Do(t, db, statement) // no writer fails
 				}
 			}
 			if c.want == "" {
@@ -97,15 +97,15 @@ func TestWatchEndsWhenTableAndLogDriftApart(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			_, err = table.List(t.Context())
 			require.ErrorContains(t, err, c.want)
-			_, err = mysql.NewTable(t.Context(), db, scanSite, cfg)
+			_, err = mysql.NewTable(t.Context(), db, tabletest.ScanSite, cfg)
 			require.Error(t, err)
 			if c.heal != "" {
-				do(t, db, c.heal)
+				tabletest.Do(t, db, c.heal)
 			}
 			require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
 			agree(t, db, table, inf)
-			do(t, db, "REPLACE INTO sites VALUES ('d', 4)")
-			do(t, db, "DELETE FROM sites WHERE name = 'a'")
+			tabletest.Do(t, db, "REPLACE INTO sites VALUES ('d', 4)")
+			tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'a'")
 			agree(t, db, table, inf)
 		})
 	}
@@ -144,16 +144,16 @@ func TestLostChangesBeginNewHistory(t *testing.T) {
 				cfg := sites
 				cfg.Poll = time.Hour
 				table := sitesIn(t, db, cfg)
-				inf := follow(t, table, siteName)
-				do(t, db, putSite, "before", 1)
+				inf := tabletest.Follow(t, table, tabletest.SiteName)
+				tabletest.Do(t, db, tabletest.PutSite, "before", 1)
 				agree(t, db, table, inf)
 				saved := backup(t, db)
-				do(t, db, putSite, "lost", 1)
-				do(t, db, "DELETE FROM sites WHERE name = 'before'")
+				tabletest.Do(t, db, tabletest.PutSite, "lost", 1)
+				tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'before'")
 				agree(t, db, table, inf)
 				saved.restore(t, db)
 				for i := range after {
-					do(t, db, putSite, fmt.Sprintf("new %d", i), after)
+					tabletest.Do(t, db, tabletest.PutSite, fmt.Sprintf("new %d", i), after)
 				}
 				agree(t, db, table, inf)
 			})
@@ -167,12 +167,12 @@ func TestReplicaIsRefused(t *testing.T) {
 	server := newServer(t)
 	db := newSites(t, server, sites)
 	table := sitesIn(t, db, sites)
-	do(t, db, "SET GLOBAL read_only = 1")
-	_, err := mysql.NewTable(t.Context(), db, scanSite, sites)
+	tabletest.Do(t, db, "SET GLOBAL read_only = 1")
+	_, err := mysql.NewTable(t.Context(), db, tabletest.ScanSite, sites)
 	require.ErrorContains(t, err, "the server is read-only: connect to the primary")
 	_, err = table.List(t.Context())
 	require.ErrorContains(t, err, "the server is read-only")
-	do(t, db, "SET GLOBAL read_only = 0, GLOBAL auto_increment_increment = 2")
+	tabletest.Do(t, db, "SET GLOBAL read_only = 0, GLOBAL auto_increment_increment = 2")
 	other, err := sql.Open("mysql", "root@tcp("+server.Addr()+")/")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, other.Close()) }()
@@ -184,21 +184,21 @@ func TestBinaryLogNeedsTrust(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, "log-bin-trust-function-creators=0")
 	db := newDatabase(t, server)
-	do(t, db, createSites)
+	tabletest.Do(t, db, tabletest.CreateSites)
 	var name string
 	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
-	do(t, db, "CREATE USER deployer")
-	do(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, TRIGGER, LOCK TABLES ON "+name+".* TO deployer")
-	pool, err := openPool("deployer", server.Addr(), name, "")
+	tabletest.Do(t, db, "CREATE USER deployer")
+	tabletest.Do(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, TRIGGER, LOCK TABLES ON "+name+".* TO deployer")
+	pool, err := tabletest.OpenPool(tabletest.DSN("deployer", server.Addr(), name, ""))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, pool.Close()) }()
 	require.ErrorContains(t, mysql.InstallTable(t.Context(), pool, sites), "1419")
-	do(t, db, putSite, "a", 1)
-	do(t, db, "SET GLOBAL log_bin_trust_function_creators = 1")
+	tabletest.Do(t, db, tabletest.PutSite, "a", 1)
+	tabletest.Do(t, db, "SET GLOBAL log_bin_trust_function_creators = 1")
 	require.NoError(t, mysql.InstallTable(t.Context(), pool, sites))
 	table := sitesIn(t, pool, sites)
-	inf := follow(t, table, siteName)
-	do(t, db, putSite, "b", 1)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
+	tabletest.Do(t, db, tabletest.PutSite, "b", 1)
 	agree(t, db, table, inf)
 }
 
@@ -210,13 +210,13 @@ func TestWatchEndsIfServerIsSilent(t *testing.T) {
 	var name string
 	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
 	proxy := servertest.NewProxy(t, server.Addr())
-	far, err := openPool("root", proxy.Addr(), name, "timeout=1s")
+	far, err := tabletest.OpenPool(tabletest.DSN("root", proxy.Addr(), name, "timeout=1s"))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, far.Close()) }()
 	table := sitesIn(t, far, sites)
 	table.SetPatience(time.Second)
 	broken := make(chan error, 100)
-	inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) {
+	inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(err error) {
 		select {
 		case broken <- err:
 		default:
@@ -225,10 +225,10 @@ func TestWatchEndsIfServerIsSilent(t *testing.T) {
 	require.NoError(t, err)
 	dbtest.Follow(t, inf)
 	for n := range *cycles {
-		do(t, db, putSite, "a", n)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
 		agree(t, db, table, inf)
 		proxy.Stall()
-		do(t, db, putSite, "a", n+1)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n+1)
 		select {
 		case err := <-broken:
 			require.NotErrorIs(t, err, informer.ErrExpired)
@@ -246,14 +246,14 @@ func TestAnotherLogWithAsManyChangesIsNoticed(t *testing.T) {
 	server := newServer(t)
 	db := newSites(t, server, sites)
 	table := sitesIn(t, db, sites)
-	inf := follow(t, table, siteName)
-	do(t, db, putSite, "a", 1)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
+	tabletest.Do(t, db, tabletest.PutSite, "a", 1)
 	agree(t, db, table, inf)
 	lists := inf.Stats().Lists
-	do(t, db, "CREATE TABLE another LIKE setpoint_sites")
-	do(t, db, "INSERT INTO another SELECT * FROM setpoint_sites")
-	do(t, db, "UPDATE another SET setpoint_r = IF(setpoint_r = 0, 1, setpoint_r - 1)")
-	do(t, db, "RENAME TABLE setpoint_sites TO gone, another TO setpoint_sites")
+	tabletest.Do(t, db, "CREATE TABLE another LIKE setpoint_sites")
+	tabletest.Do(t, db, "INSERT INTO another SELECT * FROM setpoint_sites")
+	tabletest.Do(t, db, "UPDATE another SET setpoint_r = IF(setpoint_r = 0, 1, setpoint_r - 1)")
+	tabletest.Do(t, db, "RENAME TABLE setpoint_sites TO gone, another TO setpoint_sites")
 	require.Eventually(t, func() bool { return inf.Stats().Lists > lists }, 20*time.Second, time.Millisecond)
 	agree(t, db, table, inf)
 }
@@ -272,11 +272,11 @@ func TestTableWithNameOfLogIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := newDatabase(t, server)
-			do(t, db, createSites)
+			tabletest.Do(t, db, tabletest.CreateSites)
 			if c.create == "" {
 				require.NoError(t, mysql.Migrate(t.Context(), db, mysql.Config{}))
 			} else {
-				do(t, db, c.create)
+				tabletest.Do(t, db, c.create)
 			}
 			schema := func() (all string) {
 				require.NoError(t, db.QueryRow(`SELECT GROUP_CONCAT(TABLE_NAME, '.', COLUMN_NAME ORDER BY TABLE_NAME, ORDINAL_POSITION)

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -51,40 +53,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// next returns the next event of a watch that is not a bookmark.
-func next(t testing.TB, events <-chan informer.Event[site]) informer.Event[site] {
-	t.Helper()
-	for {
-		select {
-		case e := <-events:
-			if e.Type != informer.Bookmark {
-				return e
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("no event")
-		}
-	}
-}
-
-// watch watches a table from its present version until the test ends.
-func watch(t testing.TB, table *mysql.Table[site]) <-chan informer.Event[site] {
-	t.Helper()
-	l, err := table.List(t.Context())
-	require.NoError(t, err)
-	events := make(chan informer.Event[site], 10_000)
-	loop := looptest.StartIn(context.WithoutCancel(t.Context()), t, func(ctx context.Context) error {
-		for e, err := range table.Watch(ctx, l.Version) {
-			if err != nil {
-				return err
-			}
-			events <- e
-		}
-		return nil
-	})
-	t.Cleanup(func() { assert.ErrorIs(t, loop.Stop(), context.Canceled) })
-	return events
-}
-
 func begin(t testing.TB, db *sql.DB) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
@@ -96,17 +64,17 @@ func begin(t testing.TB, db *sql.DB) *sql.Tx {
 func openTransactionDelays(t *testing.T, server *servertest.Server) {
 	db := newSites(t, server, sites)
 	table := sitesIn(t, db, sites)
-	events := watch(t, table)
+	events := tabletest.Watch(t, table)
 	d, err := table.Delay(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, mysql.Delay{}, d)
 	old := begin(t, db)
-	do(t, old, putSite, "old", 1)
+	tabletest.Do(t, old, tabletest.PutSite, "old", 1)
 	var thread int64
 	require.NoError(t, old.QueryRow("SELECT CONNECTION_ID()").Scan(&thread))
 	assert.Zero(t, table.DelayedSince())
-	do(t, db, putSite, "new", 2)
-	do(t, db, putSite, "new", 3)
+	tabletest.Do(t, db, tabletest.PutSite, "new", 2)
+	tabletest.Do(t, db, tabletest.PutSite, "new", 3)
 	require.Eventually(t, func() bool { return !table.DelayedSince().IsZero() }, time.Minute, time.Millisecond)
 	since := table.DelayedSince()
 	d, err = table.Delay(t.Context())
@@ -117,47 +85,47 @@ func openTransactionDelays(t *testing.T, server *servertest.Server) {
 	assert.WithinDuration(t, time.Now(), d.Since, time.Minute)
 	l, err := table.List(t.Context()) // which does not wait
 	require.NoError(t, err)
-	assert.Equal(t, []site{{"new", 3}}, l.Items)
+	assert.Equal(t, []site{{Name: "new", Rev: 3}}, l.Items)
 	latest, err := table.LatestVersion(t.Context())
 	require.NoError(t, err)
 	assert.Greater(t, latest, l.Version)
 	require.Empty(t, events)
 	assert.Equal(t, since, table.DelayedSince())
 	require.NoError(t, old.Commit())
-	assert.Equal(t, site{"old", 1}, next(t, events).Object)
-	assert.Equal(t, site{"new", 3}, next(t, events).Object)
+	assert.Equal(t, site{Name: "old", Rev: 1}, tabletest.Next(t, events).Object)
+	assert.Equal(t, site{Name: "new", Rev: 3}, tabletest.Next(t, events).Object)
 	require.Eventually(t, func() bool { return table.DelayedSince().IsZero() }, time.Minute, time.Millisecond)
 }
 
 func preparedTransactionDelays(t *testing.T, server *servertest.Server) {
 	db := newSites(t, server, sites)
-	events := watch(t, sitesIn(t, db, sites))
+	events := tabletest.Watch(t, sitesIn(t, db, sites))
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
 	for _, statement := range []string{"XA START 'x'", "INSERT INTO sites VALUES ('prepared', 1)", "XA END 'x'", "XA PREPARE 'x'"} {
-		do(t, conn, statement)
+		tabletest.Do(t, conn, statement)
 	}
 	require.ErrorIs(t, conn.Raw(func(any) error { return errBad }), errBad) // its connection ends
-	do(t, db, putSite, "new", 1)
+	tabletest.Do(t, db, tabletest.PutSite, "new", 1)
 	time.Sleep(2 * mysql.GraceTime) // for which nothing may happen
 	require.Empty(t, events)
-	do(t, db, "XA COMMIT 'x'")
-	assert.Equal(t, site{"prepared", 1}, next(t, events).Object)
-	assert.Equal(t, site{"new", 1}, next(t, events).Object)
+	tabletest.Do(t, db, "XA COMMIT 'x'")
+	assert.Equal(t, site{Name: "prepared", Rev: 1}, tabletest.Next(t, events).Object)
+	assert.Equal(t, site{Name: "new", Rev: 1}, tabletest.Next(t, events).Object)
 }
 
 func rolledBackTransactionDelays(t *testing.T, server *servertest.Server) {
 	db := newSites(t, server, sites)
-	events := watch(t, sitesIn(t, db, sites))
+	events := tabletest.Watch(t, sitesIn(t, db, sites))
 	for n := range 50 { // all of which a watch waits for once
 		tx := begin(t, db)
-		do(t, tx, putSite, "back", n)
+		tabletest.Do(t, tx, tabletest.PutSite, "back", n)
 		require.NoError(t, tx.Rollback())
-		do(t, db, putSite, fmt.Sprint(n), n)
+		tabletest.Do(t, db, tabletest.PutSite, fmt.Sprint(n), n)
 	}
 	began := time.Now()
 	for n := range 50 {
-		assert.Equal(t, site{fmt.Sprint(n), n}, next(t, events).Object)
+		assert.Equal(t, site{Name: fmt.Sprint(n), Rev: n}, tabletest.Next(t, events).Object)
 	}
 	assert.Less(t, time.Since(began), 10*mysql.GraceTime)
 }
@@ -172,36 +140,36 @@ func lateChangeMakesAllList(t *testing.T, server *servertest.Server) {
 	table := sitesIn(t, db, cfg)
 	table.TrustTriggers()
 	for _, name := range []string{"insert", "update", "delete"} { // the test writes the log by itself
-		do(t, db, "DROP TRIGGER setpoint_sites_"+name)
+		tabletest.Do(t, db, "DROP TRIGGER setpoint_sites_"+name)
 	}
-	inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) { assert.ErrorIs(t, err, informer.ErrExpired) }})
+	inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(err error) { assert.ErrorIs(t, err, informer.ErrExpired) }})
 	require.NoError(t, err)
 	dbtest.Follow(t, inf)
 	var last int
 	require.NoError(t, db.QueryRow("SELECT MAX(setpoint_n) FROM setpoint_sites").Scan(&last))
-	do(t, db, "INSERT INTO sites VALUES ('new', 1)")
-	do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'new')", last+3) // two are drawn and not inserted
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('new', 1)")
+	tabletest.Do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'new')", last+3) // two are drawn and not inserted
 	agree(t, db, table, inf)
-	do(t, db, "INSERT INTO sites VALUES ('late', 1)")
-	do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'late')", last+1)
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('late', 1)")
+	tabletest.Do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'late')", last+1)
 	require.Eventually(t, func() bool { _, ok := inf.Get("late"); return ok }, 20*time.Second, 10*time.Millisecond)
 	assert.Contains(t, log.String(), "a change of a table was committed late")
 	agree(t, db, table, inf)
-	do(t, db, "INSERT INTO sites VALUES ('later', 1)")
-	do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'later')", last+2)
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('later', 1)")
+	tabletest.Do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'later')", last+2)
 	require.Eventually(t, func() bool { _, ok := inf.Get("later"); return ok }, 20*time.Second, 10*time.Millisecond)
 	agree(t, db, table, inf)
 	assert.Equal(t, 2, strings.Count(log.String(), "a change of a table was committed late"))
 
-	do(t, db, "INSERT INTO sites VALUES ('next', 1)") // a late one that is open for longer than gaps are kept
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('next', 1)") // a late one that is open for longer than gaps are kept
 	require.NoError(t, db.QueryRow("SELECT MAX(setpoint_n) FROM setpoint_sites").Scan(&last))
-	do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'next')", last+2)
+	tabletest.Do(t, db, "INSERT INTO setpoint_sites VALUES (?, 5, 'next')", last+2)
 	agree(t, db, table, inf)
 	open := begin(t, db)
-	do(t, open, "INSERT INTO sites VALUES ('latest', 1)")
-	do(t, open, "INSERT INTO setpoint_sites VALUES (?, 5, 'latest')", last+1)
+	tabletest.Do(t, open, "INSERT INTO sites VALUES ('latest', 1)")
+	tabletest.Do(t, open, "INSERT INTO setpoint_sites VALUES (?, 5, 'latest')", last+1)
 	before := time.Now().Unix()
-	do(t, db, "UPDATE setpoint_sites_gaps SET since = ? - 30 WHERE first > 0", before)
+	tabletest.Do(t, db, "UPDATE setpoint_sites_gaps SET since = ? - 30 WHERE first > 0", before)
 	require.Eventually(t, func() bool {
 		var since int64
 		require.NoError(t, db.QueryRow("SELECT since FROM setpoint_sites_gaps WHERE first = ?", last+1).Scan(&since))
@@ -223,25 +191,25 @@ func comparisonFindsChangesWithoutTriggers(t *testing.T, server *servertest.Serv
 			cfg := sites
 			cfg.Logger, cfg.Verify = slog.New(slog.NewTextHandler(&log, nil)), 300*time.Millisecond
 			db := newDatabase(t, server)
-			do(t, db, "CREATE TABLE parents (id INT PRIMARY KEY)")
-			do(t, db, "INSERT INTO parents VALUES (1), (2)")
+			tabletest.Do(t, db, "CREATE TABLE parents (id INT PRIMARY KEY)")
+			tabletest.Do(t, db, "INSERT INTO parents VALUES (1), (2)")
 			references := ", FOREIGN KEY (rev) REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE)"
-			do(t, db, strings.TrimSuffix(createSites, ")")+references)
+			tabletest.Do(t, db, strings.TrimSuffix(tabletest.CreateSites, ")")+references)
 			require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
-			do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
+			tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
 			table := sitesIn(t, db, cfg)
-			inf, other := follow(t, table, siteName), follow(t, sitesIn(t, db, cfg), siteName)
+			inf, other := tabletest.Follow(t, table, tabletest.SiteName), tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
 			agree(t, db, table, inf)
-			do(t, db, change)
-			want := rowsOf(t, db)
+			tabletest.Do(t, db, change)
+			want := tabletest.RowsOf(t, db)
 			for _, inf := range []*informer.Informer[string, site]{inf, other} {
 				require.Eventually(t, func() bool { return maps.Equal(want, maps.Collect(inf.All())) }, 20*time.Second, 10*time.Millisecond)
 			}
 			assert.Contains(t, log.String(), "a table has changed without its triggers")
 			warned := strings.Count(log.String(), "\n")
 			for n := range 20 { // changes with triggers are no differences
-				do(t, db, "INSERT INTO parents VALUES (?)", 100+n)
-				do(t, db, putSite, "a", 100+n)
+				tabletest.Do(t, db, "INSERT INTO parents VALUES (?)", 100+n)
+				tabletest.Do(t, db, tabletest.PutSite, "a", 100+n)
 				time.Sleep(30 * time.Millisecond)
 			}
 			agree(t, db, table, inf)
@@ -257,12 +225,12 @@ func logIsTrimmedUnderReader(t *testing.T, server *servertest.Server) {
 	table := sitesIn(t, db, cfg)
 	l, err := table.List(t.Context())
 	require.NoError(t, err)
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	for n := range 50 {
-		do(t, db, putSite, fmt.Sprint(n%7), n)
+		tabletest.Do(t, db, tabletest.PutSite, fmt.Sprint(n%7), n)
 	}
 	agree(t, db, table, inf)
-	late := follow(t, table, siteName) // trims when it begins
+	late := tabletest.Follow(t, table, tabletest.SiteName) // trims when it begins
 	require.Eventually(t, func() bool {
 		var n int
 		require.NoError(t, db.QueryRow("SELECT COUNT(*) FROM setpoint_sites").Scan(&n))
@@ -271,12 +239,12 @@ func logIsTrimmedUnderReader(t *testing.T, server *servertest.Server) {
 	for _, err := range table.Watch(t.Context(), l.Version) {
 		require.ErrorIs(t, err, informer.ErrExpired)
 	}
-	do(t, db, putSite, "new", 1)
+	tabletest.Do(t, db, tabletest.PutSite, "new", 1)
 	agree(t, db, table, inf)
 	agree(t, db, table, late)
-	do(t, db, "DELETE FROM setpoint_sites") // somebody empties it
+	tabletest.Do(t, db, "DELETE FROM setpoint_sites") // somebody empties it
 	agree(t, db, table, inf)
-	do(t, db, putSite, "newer", 1)
+	tabletest.Do(t, db, tabletest.PutSite, "newer", 1)
 	agree(t, db, table, late)
 }
 
@@ -288,10 +256,10 @@ func leastPrivileges(t *testing.T, server *servertest.Server) {
 		"CREATE USER least, writer", "GRANT SELECT, TRIGGER ON sites TO least", "GRANT INSERT, UPDATE, DELETE, SELECT ON sites TO writer",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON setpoint_sites TO least", "GRANT SELECT, INSERT, UPDATE, DELETE ON setpoint_sites_gaps TO least",
 	} {
-		do(t, db, statement)
+		tabletest.Do(t, db, statement)
 	}
 	as := func(user string) *sql.DB {
-		pool, err := openPool(user, server.Addr(), name, "")
+		pool, err := tabletest.OpenPool(tabletest.DSN(user, server.Addr(), name, ""))
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, pool.Close()) })
 		return pool
@@ -300,23 +268,23 @@ func leastPrivileges(t *testing.T, server *servertest.Server) {
 	cfg := sites
 	cfg.Logger, cfg.History = slog.New(slog.NewTextHandler(&log, nil)), 2
 	table := sitesIn(t, as("least"), cfg)
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	writer := as("writer")
 	for n := range 5 {
 		tx := begin(t, writer)
-		do(t, tx, putSite, "b", n)
+		tabletest.Do(t, tx, tabletest.PutSite, "b", n)
 		require.NoError(t, tx.Rollback())
-		do(t, writer, putSite, "a", n)
+		tabletest.Do(t, writer, tabletest.PutSite, "a", n)
 	}
 	agree(t, db, table, inf)
 	d, err := table.Delay(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, mysql.Delay{}, d)
 	assert.Empty(t, log.String())
-	do(t, db, "REVOKE TRIGGER ON sites FROM least")
-	_, err = mysql.NewTable(t.Context(), as("least"), scanSite, cfg)
+	tabletest.Do(t, db, "REVOKE TRIGGER ON sites FROM least")
+	_, err = mysql.NewTable(t.Context(), as("least"), tabletest.ScanSite, cfg)
 	require.ErrorContains(t, err, "lacks the privilege TRIGGER")
-	do(t, db, "DROP USER least, writer")
+	tabletest.Do(t, db, "DROP USER least, writer")
 }
 
 func readerThatMustNotWrite(t *testing.T, server *servertest.Server) {
@@ -324,35 +292,35 @@ func readerThatMustNotWrite(t *testing.T, server *servertest.Server) {
 	var name string
 	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
 	for _, statement := range []string{"CREATE USER reader", "GRANT SELECT, TRIGGER ON sites TO reader", "GRANT SELECT ON setpoint_sites TO reader", "GRANT SELECT ON setpoint_sites_gaps TO reader"} {
-		do(t, db, statement)
+		tabletest.Do(t, db, statement)
 	}
-	pool, err := openPool("reader", server.Addr(), name, "")
+	pool, err := tabletest.OpenPool(tabletest.DSN("reader", server.Addr(), name, ""))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, pool.Close()) }()
 	var log looptest.Text
 	cfg := sites
 	cfg.Logger, cfg.Verify = slog.New(slog.NewTextHandler(&log, nil)), 200*time.Millisecond
-	events := watch(t, sitesIn(t, pool, cfg))
+	events := tabletest.Watch(t, sitesIn(t, pool, cfg))
 	tx := begin(t, db)
-	do(t, tx, putSite, "b", 1)
+	tabletest.Do(t, tx, tabletest.PutSite, "b", 1)
 	require.NoError(t, tx.Rollback())
-	do(t, db, putSite, "a", 1)
+	tabletest.Do(t, db, tabletest.PutSite, "a", 1)
 	time.Sleep(2 * mysql.GraceTime) // for which nothing may happen
 	require.Empty(t, events)
-	inf := follow(t, sitesIn(t, db, sites), siteName) // it may
-	assert.Equal(t, site{"a", 1}, next(t, events).Object)
+	inf := tabletest.Follow(t, sitesIn(t, db, sites), tabletest.SiteName) // it may
+	assert.Equal(t, site{Name: "a", Rev: 1}, tabletest.Next(t, events).Object)
 	agree(t, db, sitesIn(t, db, sites), inf)
 	assert.Equal(t, 1, strings.Count(log.String(), "cannot write the log of a table, and leaves that to others"), "%s", &log)
-	do(t, db, "DROP USER reader")
+	tabletest.Do(t, db, "DROP USER reader")
 }
 
 func rowThatScanRefusesIsUnread(t *testing.T, server *servertest.Server) {
 	db := newSites(t, server, sites)
 	table := sitesIn(t, db, sites)
-	inf := follow(t, table, siteName)
-	do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2), ('c', NULL)")
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2), ('c', NULL)")
 	require.NoError(t, inf.CatchUp(t.Context()))
-	do(t, db, "UPDATE sites SET rev = NULL WHERE name = 'a'")
+	tabletest.Do(t, db, "UPDATE sites SET rev = NULL WHERE name = 'a'")
 	require.NoError(t, inf.CatchUp(t.Context()))
 	unread := func(inf *informer.Informer[string, site], keys ...string) {
 		for _, key := range []string{"a", "b", "c"} {
@@ -362,10 +330,10 @@ func rowThatScanRefusesIsUnread(t *testing.T, server *servertest.Server) {
 	unread(inf, "a", "c")
 	a, ok := inf.Get("a")
 	assert.True(t, ok)
-	assert.Equal(t, site{"a", 1}, a)
-	later := follow(t, table, siteName)
+	assert.Equal(t, site{Name: "a", Rev: 1}, a)
+	later := tabletest.Follow(t, table, tabletest.SiteName)
 	unread(later, "a", "c")
-	do(t, db, "UPDATE sites SET rev = 3 WHERE rev IS NULL")
+	tabletest.Do(t, db, "UPDATE sites SET rev = 3 WHERE rev IS NULL")
 	agree(t, db, table, inf)
 	agree(t, db, table, later)
 	unread(inf)
@@ -374,42 +342,42 @@ func rowThatScanRefusesIsUnread(t *testing.T, server *servertest.Server) {
 
 func namesAndKeysMayContainAnyCharacters(t *testing.T, server *servertest.Server) {
 	db := newDatabase(t, server)
-	do(t, db, "CREATE TABLE witness (a INT)")
+	tabletest.Do(t, db, "CREATE TABLE witness (a INT)")
 	for i, name := range []string{
 		"a`; DROP TABLE witness; --", `'; DROP TABLE witness; --`, `it's`, `{log}`, `{table}`, `{n}`, `?`, `%s`, `a.b`, `Ünï`, "ta\tb", `back\slash`, `select`, `n`, `l`, `b`, `first`,
 	} {
 		quoted := "`" + strings.ReplaceAll(name, "`", "``") + "`"
 		other := "`" + strings.ReplaceAll("v"+name, "`", "``") + "`"
 		cfg := mysql.TableConfig{Table: name, Columns: []string{name, "v" + name}, Log: fmt.Sprint(i) + name, Poll: 5 * time.Millisecond}
-		do(t, db, "CREATE TABLE "+quoted+" ("+quoted+" VARBINARY(200) PRIMARY KEY, "+other+" INT UNIQUE, more INT)")
+		tabletest.Do(t, db, "CREATE TABLE "+quoted+" ("+quoted+" VARBINARY(200) PRIMARY KEY, "+other+" INT UNIQUE, more INT)")
 		require.NoError(t, mysql.InstallTable(t.Context(), db, cfg), name)
 		table := sitesIn(t, db, cfg)
-		inf := follow(t, table, siteName)
+		inf := tabletest.Follow(t, table, tabletest.SiteName)
 		want := map[string]site{}
 		for n, key := range dbtest.Hostile() {
 			if len(key) > 200 {
 				continue
 			}
-			do(t, db, "INSERT INTO "+quoted+" VALUES (?, ?, 0)", key, n)
-			do(t, db, "UPDATE "+quoted+" SET "+other+" = "+other+" + 1000 WHERE "+quoted+" = ?", key)
-			want[key] = site{key, n + 1000}
+			tabletest.Do(t, db, "INSERT INTO "+quoted+" VALUES (?, ?, 0)", key, n)
+			tabletest.Do(t, db, "UPDATE "+quoted+" SET "+other+" = "+other+" + 1000 WHERE "+quoted+" = ?", key)
+			want[key] = site{Name: key, Rev: n + 1000}
 		}
-		do(t, db, "INSERT INTO "+quoted+" VALUES ('gone', -1, 0)")
-		do(t, db, "REPLACE INTO "+quoted+" VALUES ('last', -1, 0)")
-		want["last"] = site{"last", -1}
+		tabletest.Do(t, db, "INSERT INTO "+quoted+" VALUES ('gone', -1, 0)")
+		tabletest.Do(t, db, "REPLACE INTO "+quoted+" VALUES ('last', -1, 0)")
+		want["last"] = site{Name: "last", Rev: -1}
 		require.NoError(t, inf.CatchUp(t.Context()), name)
 		assert.Equal(t, want, maps.Collect(inf.All()), name)
 	}
-	do(t, db, "SELECT * FROM witness")
+	tabletest.Do(t, db, "SELECT * FROM witness")
 }
 
 func invalidArgumentsAreRefused(t *testing.T, server *servertest.Server) {
 	db := newDatabase(t, server)
 	for _, statement := range []string{
-		createSites, "CREATE VIEW seen AS SELECT * FROM sites", "CREATE TABLE old (a INT PRIMARY KEY) ENGINE = MyISAM", "CREATE TABLE keyless (a INT, b INT, c TEXT, UNIQUE (a), UNIQUE (c(5)))",
+		tabletest.CreateSites, "CREATE VIEW seen AS SELECT * FROM sites", "CREATE TABLE old (a INT PRIMARY KEY) ENGINE = MyISAM", "CREATE TABLE keyless (a INT, b INT, c TEXT, UNIQUE (a), UNIQUE (c(5)))",
 		"CREATE TABLE rounded (a FLOAT PRIMARY KEY)", "CREATE TABLE taken (setpoint_n INT PRIMARY KEY)",
 	} {
-		do(t, db, statement)
+		tabletest.Do(t, db, statement)
 	}
 	for _, c := range []struct {
 		cfg  mysql.TableConfig
@@ -437,14 +405,14 @@ func invalidArgumentsAreRefused(t *testing.T, server *servertest.Server) {
 		{mysql.TableConfig{Table: "sites", Columns: []string{"rev"}}, `TableConfig.Columns lacks "name", which is in the key`},
 	} {
 		require.ErrorContains(t, mysql.InstallTable(t.Context(), db, c.cfg), c.want)
-		_, err := mysql.NewTable(t.Context(), db, scanSite, c.cfg)
+		_, err := mysql.NewTable(t.Context(), db, tabletest.ScanSite, c.cfg)
 		require.ErrorContains(t, err, c.want)
 		_, err = mysql.TableSQL(t.Context(), db, c.cfg)
 		require.ErrorContains(t, err, c.want)
 	}
-	_, err := mysql.NewTable(t.Context(), db, scanSite, sites)
+	_, err := mysql.NewTable(t.Context(), db, tabletest.ScanSite, sites)
 	require.ErrorContains(t, err, "call mysql.InstallTable")
-	require.ErrorContains(t, mysql.InstallTable(t.Context(), connect(t, server, ""), sites), "the pool has no default database")
+	require.ErrorContains(t, mysql.InstallTable(t.Context(), tabletest.Connect(t, server, ""), sites), "the pool has no default database")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	enough := errors.New("enough")
 	cancel(enough)
@@ -476,7 +444,7 @@ func installTableChangesNothingTwice(t *testing.T, server *servertest.Server) {
 
 func administratorRunsSQL(t *testing.T, server *servertest.Server) {
 	db := newDatabase(t, server)
-	do(t, db, createSites)
+	tabletest.Do(t, db, tabletest.CreateSites)
 	text, err := mysql.TableSQL(t.Context(), db, sites)
 	require.NoError(t, err)
 	var name string
@@ -487,16 +455,16 @@ func administratorRunsSQL(t *testing.T, server *servertest.Server) {
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	table := sitesIn(t, db, sites)
-	inf := follow(t, table, siteName)
-	do(t, db, putSite, "a", 1)
-	do(t, db, "UPDATE sites SET name = 'b'")
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
+	tabletest.Do(t, db, tabletest.PutSite, "a", 1)
+	tabletest.Do(t, db, "UPDATE sites SET name = 'b'")
 	agree(t, db, table, inf)
 }
 
 func resultOfWriterIsUndisturbed(t *testing.T, server *servertest.Server) {
 	db := newDatabase(t, server)
-	do(t, db, "CREATE TABLE numbered (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
-	do(t, db, "INSERT INTO numbered (v) VALUES (1), (2), (3)")
+	tabletest.Do(t, db, "CREATE TABLE numbered (id INT AUTO_INCREMENT PRIMARY KEY, v INT)")
+	tabletest.Do(t, db, "INSERT INTO numbered (v) VALUES (1), (2), (3)")
 	require.NoError(t, mysql.InstallTable(t.Context(), db, mysql.TableConfig{Table: "numbered"}))
 	conn, err := db.Conn(t.Context())
 	require.NoError(t, err)
@@ -529,16 +497,16 @@ func versionIsThatOfTransaction(t *testing.T, server *servertest.Server) {
 	cfg.Poll = 3 * time.Second // the watch looks sooner
 	db := newSites(t, server, cfg)
 	table := sitesIn(t, db, cfg)
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	for n := range 20 {
 		other := begin(t, db)
-		do(t, other, putSite, "other", n)
+		tabletest.Do(t, other, tabletest.PutSite, "other", n)
 		reported := dbtest.Reported{Context: t.Context()}
 		var v informer.Version
-		require.NoError(t, inTx(t.Context(), db, func(tx *sql.Tx) (err error) {
-			do(t, tx, "SELECT * FROM sites") // its snapshot is older than other
+		require.NoError(t, tabletest.InTx(t.Context(), db, func(tx *sql.Tx) (err error) {
+			tabletest.Do(t, tx, "SELECT * FROM sites")
 			require.NoError(t, other.Commit())
-			do(t, tx, putSite, "mine", n)
+			tabletest.Do(t, tx, tabletest.PutSite, "mine", n)
 			v, err = table.VersionOf(&reported, tx)
 			return err
 		}))
@@ -549,7 +517,7 @@ func versionIsThatOfTransaction(t *testing.T, server *servertest.Server) {
 		require.NoError(t, inf.WaitForVersion(t.Context(), v))
 		assert.Less(t, time.Since(began), cfg.Poll/2)
 		mine, _ := inf.Get("mine")
-		assert.Equal(t, site{"mine", n}, mine)
+		assert.Equal(t, site{Name: "mine", Rev: n}, mine)
 	}
 }
 
@@ -559,12 +527,12 @@ func poolOfTwoConnectionsIsEnough(t *testing.T, server *servertest.Server) {
 	db := newSites(t, server, cfg)
 	var name string
 	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
-	small := connect(t, server, name)
+	small := tabletest.Connect(t, server, name)
 	small.SetMaxOpenConns(2)
 	table := sitesIn(t, small, cfg)
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	for n := range 30 {
-		do(t, db, putSite, "a", n)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
 		agree(t, db, table, inf)
 	}
 }
@@ -578,23 +546,23 @@ func sessionsOfAnyLevelReadTheSame(t *testing.T, server *servertest.Server) {
 		"tx_isolation=%27READ-UNCOMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "parseTime=true&loc=Asia%2FTokyo&time_zone=%27%2B09%3A00%27", "clientFoundRows=true&interpolateParams=true",
 		"autocommit=0", "sql_mode=%27ANSI%27", "charset=latin1", "tx_read_only=1",
 	} {
-		pool, err := openPool("root", server.Addr(), name, options)
+		pool, err := tabletest.OpenPool(tabletest.DSN("root", server.Addr(), name, options))
 		require.NoError(t, err)
 		table := sitesIn(t, pool, sites)
 		l, err := table.List(t.Context())
 		require.NoError(t, err, options)
 		open := begin(t, db)
-		do(t, open, putSite, "open", 1)
-		do(t, db, putSite, "a", 1)
+		tabletest.Do(t, open, tabletest.PutSite, "open", 1)
+		tabletest.Do(t, db, tabletest.PutSite, "a", 1)
 		l, err = table.List(t.Context())
 		require.NoError(t, err, options)
-		assert.NotContains(t, l.Items, site{"open", 1}, options)
+		assert.NotContains(t, l.Items, site{Name: "open", Rev: 1}, options)
 		require.NoError(t, open.Rollback())
-		inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) { t.Error(options, err) }})
+		inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(err error) { t.Error(options, err) }})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		loop := looptest.StartIn(ctx, t, inf.Run)
-		do(t, db, "DELETE FROM sites")
+		tabletest.Do(t, db, "DELETE FROM sites")
 		agree(t, db, table, inf)
 		stop()
 		require.NoError(t, loop.Stop())

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -26,7 +28,7 @@ func migrated(t testing.TB, server *servertest.Server) (one, two *sql.DB) {
 	t.Helper()
 	one = newDatabase(t, server)
 	require.NoError(t, mysql.Migrate(t.Context(), one, mysql.Config{}))
-	return one, connect(t, server, databaseOf(t, one))
+	return one, tabletest.Connect(t, server, databaseOf(t, one))
 }
 
 // databaseOf returns the name of the default database of a pool.
@@ -55,7 +57,7 @@ func followApps(t testing.TB, db backend.Backend) *store.Informer[dbtest.App] {
 
 // forget removes the history.
 func forget(ctx context.Context, db *sql.DB) error {
-	return inTx(ctx, db, func(tx *sql.Tx) error {
+	return tabletest.InTx(ctx, db, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "UPDATE setpoint_state SET horizon = version")
 		if err == nil {
 			_, err = tx.ExecContext(ctx, "DELETE FROM setpoint_changes")
@@ -65,6 +67,7 @@ func forget(ctx context.Context, db *sql.DB) error {
 		}
 		return err
 	})
+
 }
 
 func TestSuiteThroughTwoHandles(t *testing.T) {
@@ -80,7 +83,7 @@ func TestSuiteThroughTwoHandles(t *testing.T) {
 			// The second transaction cannot write before the first one has committed.
 			Overlap: func(first, second func(ctx context.Context) error, look func()) error {
 				in := func(db *sql.DB, f func(ctx context.Context) error) error {
-					return inTx(t.Context(), db, func(tx *sql.Tx) error { return f(mysql.WithTx(t.Context(), tx)) })
+					return tabletest.InTx(t.Context(), db, func(tx *sql.Tx) error { return f(mysql.WithTx(t.Context(), tx)) })
 				}
 				if err := in(one, first); err != nil {
 					return err
@@ -99,7 +102,7 @@ func TestTablesHoldLeases(t *testing.T) {
 		one, _ := migrated(t, server)
 		proxy := servertest.NewProxy(t, server.Addr())
 		leases := func(addr string) leaderelect.LeaseStore {
-			db, err := openPool("root", addr, databaseOf(t, one), "")
+			db, err := tabletest.OpenPool(tabletest.DSN("root", addr, databaseOf(t, one), ""))
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
 			return dbtest.Leases(t, open(t, db, mysql.Config{}))

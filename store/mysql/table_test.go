@@ -6,37 +6,21 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	driver "github.com/go-sql-driver/mysql"
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/informer/informertest"
-	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/mysql"
 )
-
-// site is a row of the tables of these tests.
-type site struct {
-	Name string
-	Rev  int
-}
-
-func siteName(s site) string { return s.Name }
-
-func scanSite(row mysql.Row) (s site, err error) {
-	err = row.Scan(&s.Name, &s.Rev)
-	return s, err
-}
 
 // fast are the settings of a server that no test cuts the power of.
 var fast = []string{"innodb-flush-log-at-trx-commit=2", "log-bin", "log-bin-trust-function-creators"}
@@ -46,56 +30,10 @@ func newServer(t testing.TB, settings ...string) *servertest.Server {
 	return servertest.MariaDB(t, append(append([]string(nil), fast...), settings...)...)
 }
 
-// openPool returns a pool of connections of a user to a database.
-func openPool(user, addr, database, options string) (*sql.DB, error) {
-	cfg, err := driver.ParseDSN(user + "@tcp(" + addr + ")/" + database + "?" + options)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Logger = &driver.NopLogger{} // or it logs each connection that is cut
-	connector, err := driver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	db := sql.OpenDB(connector)
-	db.SetMaxIdleConns(8)
-	return db, nil
-}
-
-// connect returns a pool of root until the test ends.
-func connect(t testing.TB, server *servertest.Server, database string) *sql.DB {
-	t.Helper()
-	db, err := openPool("root", server.Addr(), database, "interpolateParams=true")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = db.Close() }) // a connection may be broken
-	return db
-}
-
-// execer executes statements: a pool or a transaction.
-type execer interface {
-	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
-}
-
-func do(t testing.TB, on execer, text string, args ...any) {
-	t.Helper()
-	_, err := on.ExecContext(context.WithoutCancel(t.Context()), text, args...)
-	require.NoError(t, err, text)
-}
-
-var databases atomic.Int32
+type site = tabletest.Site
 
 // newDatabase creates a database, and returns a pool for it.
-func newDatabase(t testing.TB, server *servertest.Server) *sql.DB {
-	t.Helper()
-	name := fmt.Sprintf("db%d", databases.Add(1))
-	do(t, connect(t, server, ""), `CREATE DATABASE `+name)
-	return connect(t, server, name)
-}
-
-const (
-	createSites = `CREATE TABLE sites (name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY, rev INT)`
-	putSite     = `INSERT INTO sites VALUES (?, ?) ON DUPLICATE KEY UPDATE rev = VALUES(rev)`
-)
+var newDatabase = tabletest.NewDatabases()
 
 var sites = mysql.TableConfig{Table: "sites", Poll: 5 * time.Millisecond}
 
@@ -103,74 +41,16 @@ var sites = mysql.TableConfig{Table: "sites", Poll: 5 * time.Millisecond}
 func newSites(t testing.TB, server *servertest.Server, cfg mysql.TableConfig) *sql.DB {
 	t.Helper()
 	db := newDatabase(t, server)
-	do(t, db, createSites)
+	tabletest.Do(t, db, tabletest.CreateSites)
 	require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
 	return db
 }
 
 func sitesIn(t testing.TB, db *sql.DB, cfg mysql.TableConfig) *mysql.Table[site] {
 	t.Helper()
-	table, err := mysql.NewTable(t.Context(), db, scanSite, cfg)
+	table, err := mysql.NewTable(t.Context(), db, tabletest.ScanSite, cfg)
 	require.NoError(t, err)
 	return table
-}
-
-func inTx(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	if err := f(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
-}
-
-// apply makes a change of the suite.
-func apply(ctx context.Context, on execer, c informertest.Change) (err error) {
-	if c.Delete {
-		_, err = on.ExecContext(ctx, `DELETE FROM sites WHERE name = ?`, c.Name)
-	} else {
-		_, err = on.ExecContext(ctx, putSite, c.Name, c.Rev)
-	}
-	return err
-}
-
-// subject is a table for the suite.
-func subject(t testing.TB, db *sql.DB, source informer.ListWatcher[site]) informertest.Subject[site] {
-	ctx := context.WithoutCancel(t.Context())
-	return informertest.Subject[site]{
-		Source: source,
-		Put:    func(name string, rev int) error { return apply(ctx, db, informertest.Change{Name: name, Rev: rev}) },
-		Delete: func(name string) error { return apply(ctx, db, informertest.Change{Name: name, Delete: true}) },
-		Spoil: func(bad string) error { // scan wants a number
-			_, err := db.ExecContext(ctx, putSite, bad, nil)
-			return err
-		},
-		Overlap: func(first, second informertest.Change, look func()) error {
-			return inTx(ctx, db, func(one *sql.Tx) error {
-				if err := apply(ctx, one, first); err != nil {
-					return err
-				}
-				if err := inTx(ctx, db, func(two *sql.Tx) error { return apply(ctx, two, second) }); err != nil {
-					return err
-				}
-				look()
-				return nil
-			})
-		},
-		Together: func(first, second informertest.Change) error {
-			return inTx(ctx, db, func(tx *sql.Tx) error { return errors.Join(apply(ctx, tx, first), apply(ctx, tx, second)) })
-		},
-		Read:    func(s site) (string, int) { return s.Name, s.Rev },
-		History: 100_000,
-		Merges:  true,
-		Expire: func() error {
-			_, err := db.ExecContext(ctx, `DELETE FROM setpoint_sites`)
-			return err
-		},
-	}
 }
 
 func TestTableKeepsTheSourceContract(t *testing.T) {
@@ -178,7 +58,11 @@ func TestTableKeepsTheSourceContract(t *testing.T) {
 	server := newServer(t)
 	informertest.Run(t, func(t *testing.T) informertest.Subject[site] {
 		db := newSites(t, server, sites)
-		s := subject(t, db, sitesIn(t, db, sites))
+		s := tabletest.Subject(t, db, sitesIn(t, db, sites))
+		s.Expire = func() error {
+			_, err := db.ExecContext(context.WithoutCancel(t.Context()), `DELETE FROM setpoint_sites`)
+			return err
+		}
 		s.Objects = 2*1000 + 100 // three pages
 		saved := backup(t, db)
 		s.Restart = func() error { saved.restore(t, db); return nil }
@@ -194,7 +78,7 @@ var savedTables = []string{"sites", "setpoint_sites", "setpoint_sites_gaps"}
 func backup(t testing.TB, db *sql.DB) (s saved) {
 	t.Helper()
 	for _, table := range savedTables {
-		do(t, db, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+table)
+		tabletest.Do(t, db, `CREATE TABLE saved_`+table+` AS SELECT * FROM `+table)
 	}
 	require.NoError(t, db.QueryRow(`SELECT AUTO_INCREMENT FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'setpoint_sites'`).Scan(&s.next))
 	return s
@@ -203,55 +87,20 @@ func backup(t testing.TB, db *sql.DB) (s saved) {
 // restore writes the backup, as a server does that begins with the files of the backup.
 func (s saved) restore(t testing.TB, db *sql.DB) {
 	t.Helper()
-	require.NoError(t, inTx(context.WithoutCancel(t.Context()), db, func(tx *sql.Tx) error {
-		for _, table := range savedTables { // the triggers write the log, which is restored after that
-			do(t, tx, `DELETE FROM `+table)
-			do(t, tx, `INSERT INTO `+table+` SELECT * FROM saved_`+table)
+	require.NoError(t, tabletest.InTx(context.WithoutCancel(t.Context()), db, func(tx *sql.Tx) error {
+		for _, table := range savedTables {
+			tabletest.Do(t, tx, `DELETE FROM `+table)
+			tabletest.Do(t, tx, `INSERT INTO `+table+` SELECT * FROM saved_`+table)
 		}
 		return nil
 	}))
-	do(t, db, fmt.Sprintf(`ALTER TABLE setpoint_sites AUTO_INCREMENT = %d`, s.next))
-}
-
-// follow runs an informer of a table until the test ends.
-func follow[T any](t testing.TB, source informer.ListWatcher[T], key func(T) string) *informer.Informer[string, T] {
-	t.Helper()
-	inf, err := informer.New(source, key, informer.Config{OnError: func(error) {}})
-	require.NoError(t, err)
-	dbtest.Follow(t, inf)
-	return inf
-}
-
-// rowsOf reads the table with a query of the test.
-func rowsOf(t testing.TB, db *sql.DB) map[string]site {
-	t.Helper()
-	rows, err := db.QueryContext(t.Context(), `SELECT name, rev FROM sites`)
-	require.NoError(t, err)
-	found := map[string]site{}
-	for rows.Next() {
-		s, err := scanSite(rows)
-		require.NoError(t, err)
-		found[s.Name] = s
-	}
-	require.NoError(t, rows.Err())
-	return found
+	tabletest.Do(t, db, fmt.Sprintf(`ALTER TABLE setpoint_sites AUTO_INCREMENT = %d`, s.next))
 }
 
 // agree waits until the cache has the rows of the table.
 func agree(t testing.TB, db *sql.DB, table *mysql.Table[site], inf *informer.Informer[string, site]) {
 	t.Helper()
-	want := rowsOf(t, db)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	for {
-		table.Wake()
-		require.NoError(t, inf.CatchUp(ctx))
-		got := maps.Collect(inf.All())
-		if maps.Equal(want, got) {
-			return
-		}
-		require.NoError(t, ctx.Err(), "the cache has %v, want %v", got, want)
-	}
+	tabletest.Agree(t, db, inf, table.Wake)
 }
 
 // errBad makes a pool drop a connection.
@@ -270,19 +119,9 @@ func TestRowsThatVanishAreFound(t *testing.T) {
 			cfg := sites
 			cfg.Verify, cfg.Logger = 100*time.Millisecond, slog.New(slog.DiscardHandler)
 			db := newDatabase(t, server)
-			do(t, db, "CREATE TABLE parents (name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY)")
-			do(t, db, strings.TrimSuffix(createSites, ")")+", FOREIGN KEY (name) REFERENCES parents (name) ON DELETE CASCADE)")
+			tabletest.CreateSitesOfParents(t, db)
 			require.NoError(t, mysql.InstallTable(t.Context(), db, cfg))
-			s := subject(t, db, sitesIn(t, db, cfg))
-			s.Put = func(name string, rev int) error {
-				do(t, db, "INSERT IGNORE INTO parents VALUES (?)", name)
-				return apply(context.WithoutCancel(t.Context()), db, informertest.Change{Name: name, Rev: rev})
-			}
-			s.Vanish = func(name string) error {
-				_, err := db.ExecContext(t.Context(), "DELETE FROM parents WHERE name = ?", name)
-				return err
-			}
-			c.Run(t, s)
+			c.Run(t, tabletest.SubjectOfParents(t, db, sitesIn(t, db, cfg)))
 		})
 	}
 }

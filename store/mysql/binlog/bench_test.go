@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/informer"
@@ -29,7 +31,7 @@ func sourceOf(b *testing.B, way string, db *sql.DB, cfg binlog.TableConfig) info
 	case "triggers":
 		cfg := mysql.TableConfig{Table: "sites"}
 		require.NoError(b, mysql.InstallTable(b.Context(), db, cfg))
-		table, err := mysql.NewTable(b.Context(), db, scanSite, cfg)
+		table, err := mysql.NewTable(b.Context(), db, tabletest.ScanSite, cfg)
 		require.NoError(b, err)
 		return table
 	}
@@ -46,10 +48,10 @@ func BenchmarkWrite(b *testing.B) {
 				db := newSites(b, server)
 				db.SetMaxIdleConns(writers)
 				for w := range writers {
-					do(b, db, putSite, fmt.Sprint(w), 0)
+					tabletest.Do(b, db, tabletest.PutSite, fmt.Sprint(w), 0)
 				}
 				if source := sourceOf(b, way, db, sitesOn(server)); source != nil {
-					follow(b, source, siteName)
+					tabletest.Follow(b, source, tabletest.SiteName)
 				}
 				dbtest.EachWrite(b, writers, func(ctx context.Context, w, i int) error {
 					_, err := db.ExecContext(ctx, "UPDATE sites SET rev = ? WHERE name = ?", i, fmt.Sprint(w))
@@ -66,8 +68,8 @@ func BenchmarkLatency(b *testing.B) {
 	for _, way := range ways[1:] {
 		b.Run("way="+way, func(b *testing.B) {
 			db := newSites(b, server)
-			do(b, db, putSite, "a", 0)
-			dbtest.HandlerLatency(b, sourceOf(b, way, db, sitesOn(server)), siteName, func(i int) error {
+			tabletest.Do(b, db, tabletest.PutSite, "a", 0)
+			dbtest.HandlerLatency(b, sourceOf(b, way, db, sitesOn(server)), tabletest.SiteName, func(i int) error {
 				_, err := db.ExecContext(b.Context(), "UPDATE sites SET rev = ?", i+1)
 				return err
 			})
@@ -81,11 +83,11 @@ func BenchmarkDrain(b *testing.B) {
 	for _, way := range ways[1:] {
 		b.Run("way="+way, func(b *testing.B) {
 			db := newSites(b, server)
-			do(b, db, fmt.Sprintf("INSERT INTO sites SELECT CONCAT('tenant ', seq), 1 FROM seq_1_to_%d", *rows))
+			tabletest.Do(b, db, fmt.Sprintf("INSERT INTO sites SELECT CONCAT('tenant ', seq), 1 FROM seq_1_to_%d", *rows))
 			source := sourceOf(b, way, db, sitesOn(server))
 			l, err := source.List(b.Context())
 			require.NoError(b, err)
-			do(b, db, "UPDATE sites SET rev = 2")
+			tabletest.Do(b, db, "UPDATE sites SET rev = 2")
 			dbtest.Drain(b, source, l.Version, *rows)
 		})
 	}

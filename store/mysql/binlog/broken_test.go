@@ -48,7 +48,7 @@ func TestSuiteNoticesEachBrokenTable(t *testing.T) {
 			for _, c := range informertest.Cases[site]() {
 				message := dbtest.FailureWithin(t, 2*time.Second, func(r testing.TB) {
 					db := newSites(t, server)
-					c.Run(r, subject(t, db, sabotage(sitesIn(t, db, sitesOn(server)))))
+					c.Run(r, tabletest.Subject(t, db, sabotage(sitesIn(t, db, sitesOn(server)))))
 				})
 				if message != "" {
 					noticed = append(noticed, c.Name+": "+message)
@@ -73,12 +73,12 @@ func TestLogAheadOfVisibilityIsNoticed(t *testing.T) {
 			if mistake != "" {
 				table.Break(mistake)
 			}
-			inf := follow(t, table, siteName)
+			inf := tabletest.Follow(t, table, tabletest.SiteName)
 			stale := 0
 			for round := range 5 {
-				do(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
-				do(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = 1") // it is off after a wait in vain
-				do(t, db, putSite, fmt.Sprint(round), round)
+				tabletest.Do(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = 0")
+				tabletest.Do(t, db, "SET GLOBAL rpl_semi_sync_master_enabled = 1") // it is off after a wait in vain
+				tabletest.Do(t, db, tabletest.PutSite, fmt.Sprint(round), round)
 				require.NoError(t, inf.CatchUp(t.Context()))
 				if got, ok := inf.Get(fmt.Sprint(round)); !ok || got.Rev != round {
 					stale++
@@ -113,7 +113,7 @@ func TestRandomWritersNoticeEachBrokenTable(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, conn.Close()) }()
 			if mistake == "statements" {
-				do(t, conn, "SET SESSION binlog_format = MIXED")
+				tabletest.Do(t, conn, "SET SESSION binlog_format = MIXED")
 			}
 			var noticed error
 			for round := 0; round < 100 && noticed == nil; round++ {
@@ -136,14 +136,14 @@ func TestMarkTellsLogsApart(t *testing.T) {
 	server := newServer(t)
 	db := newSites(t, server)
 	table := sitesIn(t, db, sitesOn(server))
-	do(t, db, putSite, "a", 1)
+	tabletest.Do(t, db, tabletest.PutSite, "a", 1)
 	l, err := table.List(t.Context())
 	require.NoError(t, err)
 	time.Sleep(1100 * time.Millisecond) // the server notes the second in which a file has begun
-	do(t, db, "RESET MASTER")
-	do(t, db, "DROP TABLE sites")
-	do(t, db, strings.Replace(createSites, "CREATE", "CREATE  ", 1))
-	do(t, db, putSite, "b", 1)
+	tabletest.Do(t, db, "RESET MASTER")
+	tabletest.Do(t, db, "DROP TABLE sites")
+	tabletest.Do(t, db, strings.Replace(tabletest.CreateSites, "CREATE", "CREATE  ", 1))
+	tabletest.Do(t, db, tabletest.PutSite, "b", 1)
 	ends := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,10 +33,10 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 		"the key has another collation":        {"ALTER TABLE sites MODIFY name VARCHAR(100) CHARACTER SET latin1 COLLATE latin1_swedish_ci NOT NULL; INSERT INTO sites VALUES ('C', 5)", expired, ""},
 		"a column of the key is renamed":       {"ALTER TABLE sites CHANGE name title VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL", `it has no column "name"`, "ALTER TABLE sites CHANGE title name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL"},
 		"the table is renamed":                 {"RENAME TABLE sites TO places; INSERT INTO places VALUES ('c', 3)", "there is no such table", "RENAME TABLE places TO sites"},
-		"the table is dropped":                 {"DROP TABLE sites", "there is no such table", createSites},
+		"the table is dropped":                 {"DROP TABLE sites", "there is no such table", tabletest.CreateSites},
 		"a copy takes the place":               {"CREATE TABLE copy LIKE sites; INSERT INTO copy SELECT * FROM sites; RENAME TABLE sites TO before_it, copy TO sites; INSERT INTO sites VALUES ('c', 3)", expired, ""},
-		"the table is made anew":               {"DROP TABLE sites; " + createSites + "; INSERT INTO sites VALUES ('c', 3)", expired, ""},
-		"the table is replaced":                {"CREATE OR REPLACE " + strings.TrimPrefix(createSites, "CREATE ") + " SELECT 'c' AS name, 3 AS rev", expired, ""},
+		"the table is made anew":               {"DROP TABLE sites; " + tabletest.CreateSites + "; INSERT INTO sites VALUES ('c', 3)", expired, ""},
+		"the table is replaced":                {"CREATE OR REPLACE " + strings.TrimPrefix(tabletest.CreateSites, "CREATE ") + " SELECT 'c' AS name, 3 AS rev", expired, ""},
 		"the table is truncated":               {"TRUNCATE sites", expired, ""},
 		"the table is truncated, with words":   {"/* all */ TRUNCATE TABLE `sites`; INSERT INTO sites VALUES ('c', 3)", expired, ""},
 		"a column has another definition":      {"ALTER TABLE sites MODIFY rev BIGINT", expired, ""},
@@ -58,14 +60,14 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 			cfg.Columns = []string{"name", "rev"}
 			db := newSites(t, server)
 			table := sitesIn(t, db, cfg)
-			do(t, db, "CREATE FUNCTION f() RETURNS INT BEGIN DELETE FROM sites WHERE name = 'a'; RETURN 1; END")
-			do(t, db, "CREATE TABLE triggered (a INT PRIMARY KEY)")
-			do(t, db, "CREATE TRIGGER g AFTER INSERT ON triggered FOR EACH ROW DELETE FROM `sites` WHERE name = 'a'")
-			do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
+			tabletest.Do(t, db, "CREATE FUNCTION f() RETURNS INT BEGIN DELETE FROM sites WHERE name = 'a'; RETURN 1; END")
+			tabletest.Do(t, db, "CREATE TABLE triggered (a INT PRIMARY KEY)")
+			tabletest.Do(t, db, "CREATE TRIGGER g AFTER INSERT ON triggered FOR EACH ROW DELETE FROM `sites` WHERE name = 'a'")
+			tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
 			list, err := table.List(t.Context())
 			require.NoError(t, err)
-			inf := follow(t, table, siteName)
-			agree(t, db, inf)
+			inf := tabletest.Follow(t, table, tabletest.SiteName)
+			tabletest.Agree(t, db, inf)
 			ended := make(chan error, 1)
 			began := make(chan struct{}, 1000)
 			loop := looptest.StartIn(context.WithoutCancel(t.Context()), t, func(ctx context.Context) error {
@@ -78,7 +80,7 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 				}
 				return nil
 			})
-			do(t, db, putSite, "b", 3)
+			tabletest.Do(t, db, tabletest.PutSite, "b", 3)
 			select {
 			case <-began:
 			case err := <-ended:
@@ -88,10 +90,10 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, conn.Close()) }()
 			for statement := range strings.SplitSeq(c.drift, "; ") {
-				do(t, conn, statement)
+				tabletest.Do(t, conn, statement)
 			}
 			if c.want == "" {
-				agree(t, db, inf)
+				tabletest.Agree(t, db, inf)
 				require.NoError(t, loop.Stop())
 				return
 			}
@@ -103,7 +105,7 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 			require.NoError(t, loop.Stop())
 			if c.want == expired {
 				require.ErrorIs(t, err, informer.ErrExpired)
-				agree(t, db, inf)
+				tabletest.Agree(t, db, inf)
 				formats := strings.Contains(c.drift, "STATEMENT") || strings.Contains(c.drift, "MIXED")
 				assert.Equal(t, formats, strings.Contains(log.String(), "the binary log has a statement instead of rows"), "%s", &log)
 				return
@@ -111,11 +113,11 @@ func TestWatchEndsWhenTheLogLacksRows(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			_, err = table.List(t.Context())
 			require.ErrorContains(t, err, c.want)
-			do(t, db, c.heal)
-			agree(t, db, inf)
-			do(t, db, "REPLACE INTO sites VALUES ('d', 4)")
-			do(t, db, "DELETE FROM sites WHERE name = 'a'")
-			agree(t, db, inf)
+			tabletest.Do(t, db, c.heal)
+			tabletest.Agree(t, db, inf)
+			tabletest.Do(t, db, "REPLACE INTO sites VALUES ('d', 4)")
+			tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'a'")
+			tabletest.Agree(t, db, inf)
 		})
 	}
 }
@@ -140,39 +142,39 @@ func TestComparisonFindsChangesWithoutTheLog(t *testing.T) {
 			cfg := sitesOn(server)
 			cfg.Logger, cfg.Verify = slog.New(slog.NewTextHandler(&log, nil)), c.verify
 			db := newDatabase(t, server)
-			do(t, db, "CREATE TABLE grandparents (id INT PRIMARY KEY)")
-			do(t, db, "CREATE TABLE parents (id INT PRIMARY KEY, parent INT, FOREIGN KEY (parent) REFERENCES grandparents (id) ON DELETE CASCADE)")
-			do(t, db, "INSERT INTO grandparents VALUES (1), (2)")
-			do(t, db, "INSERT INTO parents VALUES (1, 1), (2, 2)")
-			do(t, db, strings.TrimSuffix(createSites, ")")+", FOREIGN KEY (rev) REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE)")
-			do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
+			tabletest.Do(t, db, "CREATE TABLE grandparents (id INT PRIMARY KEY)")
+			tabletest.Do(t, db, "CREATE TABLE parents (id INT PRIMARY KEY, parent INT, FOREIGN KEY (parent) REFERENCES grandparents (id) ON DELETE CASCADE)")
+			tabletest.Do(t, db, "INSERT INTO grandparents VALUES (1), (2)")
+			tabletest.Do(t, db, "INSERT INTO parents VALUES (1, 1), (2, 2)")
+			tabletest.Do(t, db, strings.TrimSuffix(tabletest.CreateSites, ")")+", FOREIGN KEY (rev) REFERENCES parents (id) ON DELETE CASCADE ON UPDATE CASCADE)")
+			tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1), ('b', 2)")
 			table := sitesIn(t, db, cfg)
-			inf, other := follow(t, table, siteName), follow(t, sitesIn(t, db, cfg), siteName)
-			agree(t, db, inf)
+			inf, other := tabletest.Follow(t, table, tabletest.SiteName), tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
+			tabletest.Agree(t, db, inf)
 			conn, err := db.Conn(t.Context())
 			require.NoError(t, err)
 			defer func() { require.NoError(t, conn.Close()) }()
 			if strings.Contains(c.change, "sql_log_bin") {
-				do(t, conn, "SET SESSION sql_log_bin = 0")
-				do(t, conn, "DELETE FROM sites WHERE name = 'a'")
-				do(t, conn, "SET SESSION sql_log_bin = 1")
+				tabletest.Do(t, conn, "SET SESSION sql_log_bin = 0")
+				tabletest.Do(t, conn, "DELETE FROM sites WHERE name = 'a'")
+				tabletest.Do(t, conn, "SET SESSION sql_log_bin = 1")
 			} else {
-				do(t, conn, c.change)
+				tabletest.Do(t, conn, c.change)
 			}
-			want := rowsOf(t, db)
+			want := tabletest.RowsOf(t, db)
 			for _, inf := range []*informer.Informer[string, site]{inf, other} {
 				require.Eventually(t, func() bool { return maps.Equal(want, maps.Collect(inf.All())) }, 20*time.Second, 10*time.Millisecond)
 			}
 			assert.Contains(t, log.String(), "a table has changed without its binary log")
 			warned := strings.Count(log.String(), "\n")
 			for n := range 20 { // changes in the log are no differences, nor are parents without children
-				do(t, db, "INSERT INTO parents VALUES (?, 2)", 100+n)
-				do(t, db, putSite, "a", 100+n)
-				do(t, db, "INSERT INTO parents VALUES (?, 2)", 1000+n)
-				do(t, db, "DELETE FROM parents WHERE id = ?", 1000+n)
+				tabletest.Do(t, db, "INSERT INTO parents VALUES (?, 2)", 100+n)
+				tabletest.Do(t, db, tabletest.PutSite, "a", 100+n)
+				tabletest.Do(t, db, "INSERT INTO parents VALUES (?, 2)", 1000+n)
+				tabletest.Do(t, db, "DELETE FROM parents WHERE id = ?", 1000+n)
 				time.Sleep(30 * time.Millisecond)
 			}
-			agree(t, db, inf)
+			tabletest.Agree(t, db, inf)
 			assert.Equal(t, warned, strings.Count(log.String(), "\n"), "%s", &log)
 		})
 	}
@@ -185,11 +187,11 @@ func TestComparisonFindsCascadesWithinTheTable(t *testing.T) {
 	cfg := sitesOn(server)
 	cfg.Verify, cfg.Logger, cfg.Columns = time.Hour, slog.New(slog.DiscardHandler), []string{"name", "rev"}
 	db := newDatabase(t, server)
-	do(t, db, strings.TrimSuffix(createSites, ")")+", up VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, FOREIGN KEY (up) REFERENCES sites (name) ON DELETE CASCADE)")
-	do(t, db, "INSERT INTO sites VALUES ('a', 1, NULL), ('b', 2, 'a'), ('c', 3, 'b')")
-	inf := follow(t, sitesIn(t, db, cfg), siteName)
+	tabletest.Do(t, db, strings.TrimSuffix(tabletest.CreateSites, ")")+", up VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, FOREIGN KEY (up) REFERENCES sites (name) ON DELETE CASCADE)")
+	tabletest.Do(t, db, "INSERT INTO sites VALUES ('a', 1, NULL), ('b', 2, 'a'), ('c', 3, 'b')")
+	inf := tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
 	require.Equal(t, 3, inf.Indexer().Len())
-	do(t, db, "DELETE FROM sites WHERE name = 'a'")
+	tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'a'")
 	require.Eventually(t, func() bool { return inf.Indexer().Len() == 0 }, 20*time.Second, 10*time.Millisecond)
 }
 
@@ -206,18 +208,8 @@ func TestRowsThatVanishAreFound(t *testing.T) {
 			cfg := sitesOn(server)
 			cfg.Verify, cfg.Logger = time.Hour, slog.New(slog.DiscardHandler)
 			db := newDatabase(t, server)
-			do(t, db, "CREATE TABLE parents (name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PRIMARY KEY)")
-			do(t, db, strings.TrimSuffix(createSites, ")")+", FOREIGN KEY (name) REFERENCES parents (name) ON DELETE CASCADE)")
-			s := subject(t, db, sitesIn(t, db, cfg))
-			s.Put = func(name string, rev int) error {
-				do(t, db, "INSERT IGNORE INTO parents VALUES (?)", name)
-				return apply(context.WithoutCancel(t.Context()), db, informertest.Change{Name: name, Rev: rev})
-			}
-			s.Vanish = func(name string) error {
-				_, err := db.ExecContext(t.Context(), "DELETE FROM parents WHERE name = ?", name)
-				return err
-			}
-			c.Run(t, s)
+			tabletest.CreateSitesOfParents(t, db)
+			c.Run(t, tabletest.SubjectOfParents(t, db, sitesIn(t, db, cfg)))
 		})
 	}
 }
@@ -229,25 +221,25 @@ func TestAnotherLogBeginsNewHistory(t *testing.T) {
 	db := newSites(t, server)
 	table := sitesIn(t, db, sitesOn(server))
 	table.SetCheckPeriod(100 * time.Millisecond)
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	for range *cycles {
 		for _, after := range []int{0, 1, 20} { // changes after the loss: fewer than the watch has seen, and more
 			for n := range 10 {
-				do(t, db, putSite, "before", n)
+				tabletest.Do(t, db, tabletest.PutSite, "before", n)
 			}
 			l, err := table.List(t.Context())
 			require.NoError(t, err)
-			agree(t, db, inf)
+			tabletest.Agree(t, db, inf)
 			time.Sleep(1100 * time.Millisecond) // the server notes the second in which a file has begun
-			do(t, db, "RESET MASTER")
+			tabletest.Do(t, db, "RESET MASTER")
 			for i := range after {
-				do(t, db, putSite, "after", i)
+				tabletest.Do(t, db, tabletest.PutSite, "after", i)
 			}
-			require.Eventually(t, func() bool { return maps.Equal(rowsOf(t, db), maps.Collect(inf.All())) }, 20*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return maps.Equal(tabletest.RowsOf(t, db), maps.Collect(inf.All())) }, 20*time.Second, 10*time.Millisecond)
 			for _, err := range table.Watch(t.Context(), l.Version) {
 				require.ErrorIs(t, err, informer.ErrNewHistory)
 			}
-			do(t, db, "DELETE FROM sites")
+			tabletest.Do(t, db, "DELETE FROM sites")
 			require.Eventually(t, func() bool { return inf.Indexer().Len() == 0 }, 20*time.Second, 10*time.Millisecond)
 		}
 	}

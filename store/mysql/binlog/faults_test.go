@@ -54,7 +54,8 @@ func TestCacheMatchesTableWhenReaderIsStoppedOrCut(t *testing.T) {
 	var name string
 	require.NoError(t, db.QueryRow("SELECT DATABASE()").Scan(&name))
 	proxy := servertest.NewProxy(t, server.Addr())
-	far, dsn, err := openPool("root", proxy.Addr(), name, "timeout=1s")
+	dsn := tabletest.DSN("root", proxy.Addr(), name, "timeout=1s")
+	far, err := tabletest.OpenPool(dsn)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, far.Close()) }()
 	cfg := sitesOn(server)
@@ -62,7 +63,7 @@ func TestCacheMatchesTableWhenReaderIsStoppedOrCut(t *testing.T) {
 	table := sitesIn(t, far, cfg)
 	table.SetPatience(time.Second)
 	broken := make(chan error, 100)
-	inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) {
+	inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(err error) {
 		select {
 		case broken <- err:
 		default:
@@ -72,18 +73,18 @@ func TestCacheMatchesTableWhenReaderIsStoppedOrCut(t *testing.T) {
 	dbtest.Follow(t, inf)
 	for n := range *cycles {
 		for i := range 20 {
-			do(t, db, putSite, fmt.Sprint(i), rand.Int32())
+			tabletest.Do(t, db, tabletest.PutSite, fmt.Sprint(i), rand.Int32())
 		}
-		do(t, db, putSite, "a", n)
-		do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(20)))
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
+		tabletest.Do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(20)))
 		require.Eventually(t, func() bool { a, _ := inf.Get("a"); return a.Rev == n }, 20*time.Second, 10*time.Millisecond)
 		if n%2 == 0 {
 			proxy.Stall()
 		} else {
 			proxy.Cut()
 		}
-		do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(20)))
-		do(t, db, putSite, "a", n+1)
+		tabletest.Do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(20)))
+		tabletest.Do(t, db, tabletest.PutSite, "a", n+1)
 		if n%2 == 0 {
 			select {
 			case <-broken:
@@ -93,7 +94,7 @@ func TestCacheMatchesTableWhenReaderIsStoppedOrCut(t *testing.T) {
 		}
 		proxy.Heal()
 		require.Eventually(t, func() bool { a, _ := inf.Get("a"); return a.Rev == n+1 }, 20*time.Second, 10*time.Millisecond)
-		agree(t, db, inf)
+		tabletest.Agree(t, db, inf)
 	}
 }
 
@@ -104,27 +105,27 @@ func TestPurgedLogExpires(t *testing.T) {
 	db, others := newSites(t, server), newSites(t, server)
 	table := sitesIn(t, db, sitesOn(server))
 	var lists int
-	inf, err := informer.New(countedSites{table, &lists}, siteName, informer.Config{OnError: func(error) {}})
+	inf, err := informer.New(countedSites{table, &lists}, tabletest.SiteName, informer.Config{OnError: func(error) {}})
 	require.NoError(t, err)
 	dbtest.Follow(t, inf)
 	for n := range *cycles {
-		do(t, db, putSite, "a", n)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
 		l, err := table.List(t.Context())
 		require.NoError(t, err)
-		do(t, db, putSite, "b", n)
+		tabletest.Do(t, db, tabletest.PutSite, "b", n)
 		for range 3 {
-			do(t, db, "FLUSH BINARY LOGS")
-			do(t, others, putSite, "c", n)
+			tabletest.Do(t, db, "FLUSH BINARY LOGS")
+			tabletest.Do(t, others, tabletest.PutSite, "c", n)
 		}
-		agree(t, db, inf)
+		tabletest.Agree(t, db, inf)
 		purge(t, db)
 		for _, err := range table.Watch(t.Context(), l.Version) {
 			require.ErrorIs(t, err, informer.ErrExpired)
 			require.NotErrorIs(t, err, informer.ErrNewHistory)
 			require.ErrorContains(t, err, "the server has removed the file ")
 		}
-		do(t, db, "DELETE FROM sites WHERE name = 'b'")
-		agree(t, db, inf)
+		tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'b'")
+		tabletest.Agree(t, db, inf)
 	}
 	assert.Equal(t, 1, lists) // the version of the quiet watch has moved on
 }
@@ -144,14 +145,14 @@ func TestLargeTransactionIsReadInPages(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, "max-binlog-size=4096", "log-bin-compress", "log-bin-compress-min-len=10")
 	db := newSites(t, server)
-	do(t, db, "INSERT INTO sites SELECT CONCAT('site ', seq), 0 FROM seq_1_to_50000")
+	tabletest.Do(t, db, "INSERT INTO sites SELECT CONCAT('site ', seq), 0 FROM seq_1_to_50000")
 	table := sitesIn(t, db, sitesOn(server))
-	inf := follow(t, table, siteName)
-	do(t, db, "UPDATE sites SET rev = 1")
-	do(t, db, "DELETE FROM sites WHERE name LIKE '%7'")
-	agree(t, db, inf)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
+	tabletest.Do(t, db, "UPDATE sites SET rev = 1")
+	tabletest.Do(t, db, "DELETE FROM sites WHERE name LIKE '%7'")
+	tabletest.Agree(t, db, inf)
 	v := inf.Version()
-	do(t, db, "UPDATE sites SET name = CONCAT('new ', name)")
+	tabletest.Do(t, db, "UPDATE sites SET name = CONCAT('new ', name)")
 	n, gone, last := 0, 0, v
 	for e, err := range table.Watch(t.Context(), v) {
 		require.NoError(t, err)
@@ -170,7 +171,7 @@ func TestLargeTransactionIsReadInPages(t *testing.T) {
 	}
 	assert.Equal(t, 45_000, n)
 	assert.Equal(t, 45_000, gone)
-	agree(t, db, inf)
+	tabletest.Agree(t, db, inf)
 }
 
 // A prepared transaction is invisible until it is committed, by any connection, also after a restart of the server.
@@ -183,23 +184,23 @@ func TestPreparedTransactionsAreReportedWhenCommitted(t *testing.T) {
 		conn, err := db.Conn(t.Context())
 		require.NoError(t, err)
 		for _, statement := range []string{"XA START " + id, statement, "XA END " + id, "XA PREPARE " + id} {
-			do(t, conn, statement)
+			tabletest.Do(t, conn, statement)
 		}
 		require.ErrorIs(t, conn.Raw(func(any) error { return sqldriver.ErrBadConn }), sqldriver.ErrBadConn) // its connection ends
 	}
-	events := watch(t, table)
+	events := tabletest.Watch(t, table)
 	prepare("'one', 'branch', 7", "INSERT INTO sites VALUES ('one', 1)")
 	prepare("'two'", "INSERT INTO sites VALUES ('two', 2)")
-	do(t, db, putSite, "new", 1)
-	assert.Equal(t, site{"new", 1}, next(t, events).Object)
-	do(t, db, "XA ROLLBACK 'two'")
-	do(t, db, "XA COMMIT 'one', 'branch', 7")
-	assert.Equal(t, site{"one", 1}, next(t, events).Object)
+	tabletest.Do(t, db, tabletest.PutSite, "new", 1)
+	assert.Equal(t, site{Name: "new", Rev: 1}, tabletest.Next(t, events).Object)
+	tabletest.Do(t, db, "XA ROLLBACK 'two'")
+	tabletest.Do(t, db, "XA COMMIT 'one', 'branch', 7")
+	assert.Equal(t, site{Name: "one", Rev: 1}, tabletest.Next(t, events).Object)
 
 	prepare("'three'", "INSERT INTO sites VALUES ('three', 3)")
-	inf := follow(t, table, siteName) // begins while it is prepared
-	do(t, db, "XA COMMIT 'three'")
-	assert.Equal(t, site{"three", 3}, next(t, events).Object)
+	inf := tabletest.Follow(t, table, tabletest.SiteName) // begins while it is prepared
+	tabletest.Do(t, db, "XA COMMIT 'three'")
+	assert.Equal(t, site{Name: "three", Rev: 3}, tabletest.Next(t, events).Object)
 	require.Eventually(t, func() bool { _, ok := inf.Get("three"); return ok }, 20*time.Second, 10*time.Millisecond)
 }
 
@@ -217,11 +218,11 @@ func TestReadersWithOneNumberBothGoOn(t *testing.T) {
 		}
 		return rand.Uint32()
 	})
-	one, two := follow(t, table, siteName), follow(t, table, siteName)
+	one, two := tabletest.Follow(t, table, tabletest.SiteName), tabletest.Follow(t, table, tabletest.SiteName)
 	for n := range 20 {
-		do(t, db, putSite, "a", n)
-		agree(t, db, one)
-		agree(t, db, two)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
+		tabletest.Agree(t, db, one)
+		tabletest.Agree(t, db, two)
 	}
 }
 
@@ -233,16 +234,16 @@ func TestSettingsAndPrivilegesAreChecked(t *testing.T) {
 		if change != nil {
 			change(&cfg)
 		}
-		_, err := binlog.NewTable(t.Context(), db, scanSite, cfg)
+		_, err := binlog.NewTable(t.Context(), db, tabletest.ScanSite, cfg)
 		require.ErrorContains(t, err, want)
 	}
 	without := servertest.MariaDB(t)
 	refused(without, newSites(t, without), nil, "log_bin is off: the server must be started with it")
 
 	filtered := newServer(t, "binlog-ignore-db=db_out")
-	do(t, connect(t, filtered, ""), "CREATE DATABASE db_out")
-	out := connect(t, filtered, "db_out")
-	do(t, out, createSites)
+	tabletest.Do(t, tabletest.Connect(t, filtered, ""), "CREATE DATABASE db_out")
+	out := tabletest.Connect(t, filtered, "db_out")
+	tabletest.Do(t, out, tabletest.CreateSites)
 	refused(filtered, out, nil, "binlog_ignore_db is db_out, must not have the database db_out")
 
 	server := newServer(t)
@@ -258,22 +259,22 @@ func TestSettingsAndPrivilegesAreChecked(t *testing.T) {
 		if c.bad == "" {
 			continue
 		}
-		do(t, db, "SET GLOBAL "+setting+" = "+c.bad)
+		tabletest.Do(t, db, "SET GLOBAL "+setting+" = "+c.bad)
 		if c.want != "" {
 			refused(server, db, nil, c.want)
 		} else {
-			_, err := binlog.NewTable(t.Context(), db, scanSite, sitesOn(server))
+			_, err := binlog.NewTable(t.Context(), db, tabletest.ScanSite, sitesOn(server))
 			require.NoError(t, err)
-			do(t, db, "ALTER TABLE sites ADD UNIQUE (rev)")
+			tabletest.Do(t, db, "ALTER TABLE sites ADD UNIQUE (rev)")
 			refused(server, db, func(c *binlog.TableConfig) { c.Key = []string{"rev"} }, "binlog_row_image is MINIMAL, must be FULL, because TableConfig.Key is not the primary key")
 		}
-		do(t, db, "SET GLOBAL "+setting+" = "+c.good)
+		tabletest.Do(t, db, "SET GLOBAL "+setting+" = "+c.good)
 	}
 	for _, statement := range []string{
 		"CREATE TABLE ids (id UUID PRIMARY KEY)", "CREATE TABLE packed (id INT PRIMARY KEY, v TEXT COMPRESSED)", "CREATE TABLE history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING",
 		"CREATE VIEW seen AS SELECT * FROM sites", "CREATE TABLE old (a INT PRIMARY KEY) ENGINE = MyISAM",
 	} {
-		do(t, db, statement)
+		tabletest.Do(t, db, statement)
 	}
 	for table, want := range map[string]string{
 		"ids": `its column "id", which is in the key, has the type uuid`, "packed": `its column "v" is compressed`, "history": "it is system-versioned",
@@ -293,25 +294,25 @@ func TestSettingsAndPrivilegesAreChecked(t *testing.T) {
 	assert.PanicsWithValue(t, "binlog: NewTable called with a nil pool or scan", func() { _, _ = binlog.NewTable[int](t.Context(), db, nil, sitesOn(server)) })
 
 	for _, statement := range []string{"CREATE USER least, reader", "GRANT SELECT ON sites TO least"} {
-		do(t, db, statement)
+		tabletest.Do(t, db, statement)
 	}
-	least, _, err := openPool("least", server.Addr(), name, "")
+	least, err := tabletest.OpenPool(tabletest.DSN("least", server.Addr(), name, ""))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, least.Close()) }()
 	reader := func(c *binlog.TableConfig) { c.DSN = "reader@tcp(" + server.Addr() + ")/" }
 	refused(server, least, reader, "Access denied") // to temporary tables
-	do(t, db, "GRANT CREATE TEMPORARY TABLES ON "+name+".* TO least")
+	tabletest.Do(t, db, "GRANT CREATE TEMPORARY TABLES ON "+name+".* TO least")
 	refused(server, least, reader, "BINLOG MONITOR")
-	do(t, db, "GRANT BINLOG MONITOR ON *.* TO reader")
+	tabletest.Do(t, db, "GRANT BINLOG MONITOR ON *.* TO reader")
 	refused(server, least, reader, "REPLICATION SLAVE")
-	do(t, db, "GRANT REPLICATION SLAVE ON *.* TO reader")
+	tabletest.Do(t, db, "GRANT REPLICATION SLAVE ON *.* TO reader")
 	cfg := sitesOn(server)
 	reader(&cfg)
-	inf := follow(t, sitesIn(t, least, cfg), siteName)
+	inf := tabletest.Follow(t, sitesIn(t, least, cfg), tabletest.SiteName)
 	for n := range 5 {
-		do(t, db, putSite, "a", n)
-		do(t, db, putSite, "b", n+100)
-		agree(t, db, inf)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
+		tabletest.Do(t, db, tabletest.PutSite, "b", n+100)
+		tabletest.Agree(t, db, inf)
 	}
 }
 
@@ -322,15 +323,15 @@ func TestMinimalRowsHaveTheKey(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, "binlog-row-image=MINIMAL")
 	db := newDatabase(t, server)
-	do(t, db, "CREATE TABLE sites (more INT, name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, rev INT, PRIMARY KEY (name, rev))")
+	tabletest.Do(t, db, "CREATE TABLE sites (more INT, name VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, rev INT, PRIMARY KEY (name, rev))")
 	cfg := sitesOn(server)
 	cfg.Columns = []string{"name", "rev"}
-	inf := follow(t, sitesIn(t, db, cfg), func(s site) string { return fmt.Sprint(s.Name, s.Rev) })
-	do(t, db, "INSERT INTO sites VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
-	do(t, db, "UPDATE sites SET more = more + 1")
-	do(t, db, "UPDATE sites SET rev = 9 WHERE name = 'a'")
-	do(t, db, "UPDATE sites SET name = 'B' WHERE name = 'b'")
-	do(t, db, "DELETE FROM sites WHERE name = 'c'")
+	inf := tabletest.Follow(t, sitesIn(t, db, cfg), func(s site) string { return fmt.Sprint(s.Name, s.Rev) })
+	tabletest.Do(t, db, "INSERT INTO sites VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+	tabletest.Do(t, db, "UPDATE sites SET more = more + 1")
+	tabletest.Do(t, db, "UPDATE sites SET rev = 9 WHERE name = 'a'")
+	tabletest.Do(t, db, "UPDATE sites SET name = 'B' WHERE name = 'b'")
+	tabletest.Do(t, db, "DELETE FROM sites WHERE name = 'c'")
 	require.NoError(t, inf.CatchUp(t.Context()))
 	var got []string
 	for key := range inf.All() {
@@ -343,18 +344,18 @@ func TestNamesAndKeysMayContainAnyCharacters(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	db := newDatabase(t, server)
-	do(t, db, "CREATE TABLE witness (a INT)")
+	tabletest.Do(t, db, "CREATE TABLE witness (a INT)")
 	for _, name := range []string{"a`; DROP TABLE witness; --", `'; DROP TABLE witness; --`, `it's`, `?`, `%s`, `a.b`, `Ünï`, "ta\tb", `back\slash`, `select`, `n`, `l`, `k0`, `t`} {
 		quoted := "`" + strings.ReplaceAll(name, "`", "``") + "`"
 		other := "`" + strings.ReplaceAll("v"+name, "`", "``") + "`"
 		cfg := sitesOn(server)
 		cfg.Table, cfg.Columns = name, []string{name, "v" + name}
-		do(t, db, "CREATE TABLE "+quoted+" ("+quoted+" VARBINARY(200) PRIMARY KEY, "+other+" INT UNIQUE, more INT)")
-		inf := follow(t, sitesIn(t, db, cfg), siteName)
+		tabletest.Do(t, db, "CREATE TABLE "+quoted+" ("+quoted+" VARBINARY(200) PRIMARY KEY, "+other+" INT UNIQUE, more INT)")
+		inf := tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
 		want := map[string]int{}
 		for n, key := range dbtest.Hostile() {
 			if len(key) <= 200 {
-				do(t, db, "INSERT INTO "+quoted+" VALUES (?, ?, 0)", key, n)
+				tabletest.Do(t, db, "INSERT INTO "+quoted+" VALUES (?, ?, 0)", key, n)
 				want[key] = n
 			}
 		}
@@ -364,10 +365,10 @@ func TestNamesAndKeysMayContainAnyCharacters(t *testing.T) {
 			got[key] = s.Rev
 		}
 		assert.Equal(t, want, got, name)
-		do(t, db, "TRUNCATE "+quoted)
+		tabletest.Do(t, db, "TRUNCATE "+quoted)
 		require.Eventually(t, func() bool { return inf.Indexer().Len() == 0 }, 20*time.Second, 10*time.Millisecond)
 	}
-	do(t, db, "SELECT * FROM witness")
+	tabletest.Do(t, db, "SELECT * FROM witness")
 }
 
 // The kinds of keys that the random writers lack.
@@ -386,25 +387,25 @@ func TestKeysOfEachTypeAreRead(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			db := newDatabase(t, server)
-			do(t, db, "SET GLOBAL sql_mode = ''")
+			tabletest.Do(t, db, "SET GLOBAL sql_mode = ''")
 			conn, err := db.Conn(t.Context())
 			require.NoError(t, err)
 			defer func() { require.NoError(t, conn.Close()) }()
-			do(t, conn, "SET sql_mode = ''")
+			tabletest.Do(t, conn, "SET sql_mode = ''")
 			unique := "PRIMARY KEY"
 			cfg := sitesOn(server)
 			if kind == "TEXT" {
 				unique, cfg.Key = "NOT NULL UNIQUE", []string{"name"}
 			}
-			do(t, conn, "CREATE TABLE sites (name "+kind+" "+unique+", rev INT)")
-			inf := follow(t, sitesIn(t, db, cfg), siteName)
-			do(t, conn, "INSERT INTO sites VALUES ("+strings.Join(splitTop(values), ", 1), (")+", 1)")
-			agree(t, db, inf)
-			do(t, conn, "UPDATE sites SET rev = 2")
-			agree(t, db, inf)
+			tabletest.Do(t, conn, "CREATE TABLE sites (name "+kind+" "+unique+", rev INT)")
+			inf := tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
+			tabletest.Do(t, conn, "INSERT INTO sites VALUES ("+strings.Join(splitTop(values), ", 1), (")+", 1)")
+			tabletest.Agree(t, db, inf)
+			tabletest.Do(t, conn, "UPDATE sites SET rev = 2")
+			tabletest.Agree(t, db, inf)
 			require.Equal(t, len(splitTop(values)), inf.Indexer().Len())
-			do(t, conn, "DELETE FROM sites")
-			agree(t, db, inf)
+			tabletest.Do(t, conn, "DELETE FROM sites")
+			tabletest.Agree(t, db, inf)
 			require.Zero(t, inf.Indexer().Len())
 		})
 	}
@@ -435,10 +436,10 @@ func TestCommittedVersionIsReachedWithTheTransaction(t *testing.T) {
 	server := newServer(t)
 	db := newSites(t, server)
 	table := sitesIn(t, db, sitesOn(server))
-	inf := follow(t, table, siteName)
+	inf := tabletest.Follow(t, table, tabletest.SiteName)
 	for n := range 50 {
-		require.NoError(t, inTx(t.Context(), db, func(tx *sql.Tx) error {
-			_, err := tx.Exec(putSite, "mine", n)
+		require.NoError(t, tabletest.InTx(t.Context(), db, func(tx *sql.Tx) error {
+			_, err := tx.Exec(tabletest.PutSite, "mine", n)
 			return err
 		}))
 		reported := dbtest.Reported{Context: t.Context()}
@@ -449,7 +450,7 @@ func TestCommittedVersionIsReachedWithTheTransaction(t *testing.T) {
 		assert.EqualValues(t, v, reported.Writes[0].Version)
 		require.NoError(t, inf.WaitForVersion(t.Context(), v))
 		mine, _ := inf.Get("mine")
-		assert.Equal(t, site{"mine", n}, mine)
+		assert.Equal(t, site{Name: "mine", Rev: n}, mine)
 	}
 }
 
@@ -464,21 +465,21 @@ func TestSessionsOfAnyLevelReadTheSame(t *testing.T) {
 		"tx_isolation=%27READ-UNCOMMITTED%27", "tx_isolation=%27SERIALIZABLE%27", "parseTime=true&loc=Asia%2FTokyo&time_zone=%27%2B09%3A00%27", "clientFoundRows=true&interpolateParams=true",
 		"autocommit=0", "sql_mode=%27ANSI,NO_BACKSLASH_ESCAPES%27", "charset=latin1", "tx_read_only=1",
 	} {
-		pool, _, err := openPool("root", server.Addr(), name, options)
+		pool, err := tabletest.OpenPool(tabletest.DSN("root", server.Addr(), name, options))
 		require.NoError(t, err)
 		table := sitesIn(t, pool, sitesOn(server))
-		inf, err := informer.New(table, siteName, informer.Config{OnError: func(err error) { t.Error(options, err) }})
+		inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(err error) { t.Error(options, err) }})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(t.Context())
 		loop := looptest.StartIn(ctx, t, inf.Run)
 		open, err := db.Begin()
 		require.NoError(t, err)
-		do(t, open, putSite, "open", 1)
-		do(t, db, putSite, "a", 1)
-		agree(t, db, inf)
+		tabletest.Do(t, open, tabletest.PutSite, "open", 1)
+		tabletest.Do(t, db, tabletest.PutSite, "a", 1)
+		tabletest.Agree(t, db, inf)
 		require.NoError(t, open.Rollback())
-		do(t, db, "DELETE FROM sites")
-		agree(t, db, inf)
+		tabletest.Do(t, db, "DELETE FROM sites")
+		tabletest.Agree(t, db, inf)
 		stop()
 		require.NoError(t, loop.Stop())
 		require.NoError(t, pool.Close())

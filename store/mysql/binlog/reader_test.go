@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/cache"
@@ -32,15 +34,16 @@ func readerMain() {
 	}
 	err := func() error {
 		ctx := context.Background()
-		db, dsn, err := openPool("root", os.Args[1], os.Args[2], "")
+		dsn := tabletest.DSN("root", os.Args[1], os.Args[2], "")
+		db, err := tabletest.OpenPool(dsn)
 		if err != nil {
 			return err
 		}
-		table, err := binlog.NewTable(ctx, db, scanSite, binlog.TableConfig{Table: "sites", DSN: dsn})
+		table, err := binlog.NewTable(ctx, db, tabletest.ScanSite, binlog.TableConfig{Table: "sites", DSN: dsn})
 		if err != nil {
 			return err
 		}
-		inf, err := informer.New(table, siteName, informer.Config{OnError: func(error) {}})
+		inf, err := informer.New(table, tabletest.SiteName, informer.Config{OnError: func(error) {}})
 		if err != nil {
 			return err
 		}
@@ -102,8 +105,8 @@ func TestReaderMatchesTableWhenKilledOrStopped(t *testing.T) {
 	writer := looptest.StartIn(writing, t, func(ctx context.Context) error {
 		for n := 0; ctx.Err() == nil; n++ {
 			pause.RLock()
-			do(t, db, putSite, fmt.Sprint(rand.IntN(50), strings.Repeat("x", rand.IntN(3))), n)
-			do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(50), strings.Repeat("x", rand.IntN(3))))
+			tabletest.Do(t, db, tabletest.PutSite, fmt.Sprint(rand.IntN(50), strings.Repeat("x", rand.IntN(3))), n)
+			tabletest.Do(t, db, "DELETE FROM sites WHERE name = ?", fmt.Sprint(rand.IntN(50), strings.Repeat("x", rand.IntN(3))))
 			pause.RUnlock()
 		}
 		return nil
@@ -121,7 +124,7 @@ func TestReaderMatchesTableWhenKilledOrStopped(t *testing.T) {
 			require.NoError(t, p.Process.Signal(syscall.SIGCONT))
 		}
 		pause.Lock()
-		want := rowsOf(t, db)
+		want := tabletest.RowsOf(t, db)
 		require.Eventually(t, func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()

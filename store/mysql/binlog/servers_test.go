@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/setpoint-go/setpoint/store/mysql/internal/tabletest"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/setpoint-go/setpoint/internal/servertest"
@@ -43,20 +45,20 @@ func TestConnectionsMayBeEncrypted(t *testing.T) {
 	}
 	server := newServer(t, "ssl-cert="+filepath.Join(dir, "cert"), "ssl-key="+filepath.Join(dir, "key"))
 	db := newSites(t, server)
-	do(t, db, "CREATE USER secure IDENTIFIED BY 'pass word' REQUIRE SSL")
-	do(t, db, "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO secure")
+	tabletest.Do(t, db, "CREATE USER secure IDENTIFIED BY 'pass word' REQUIRE SSL")
+	tabletest.Do(t, db, "GRANT REPLICATION SLAVE, BINLOG MONITOR ON *.* TO secure")
 	cfg := sitesOn(server)
 	cfg.DSN = "secure:pass word@tcp(" + server.Addr() + ")/"
-	_, err = binlog.NewTable(t.Context(), db, scanSite, cfg)
+	_, err = binlog.NewTable(t.Context(), db, tabletest.ScanSite, cfg)
 	require.ErrorContains(t, err, "Access denied")
 	cfg.DSN += "?tls=true"
-	_, err = binlog.NewTable(t.Context(), db, scanSite, cfg)
+	_, err = binlog.NewTable(t.Context(), db, tabletest.ScanSite, cfg)
 	require.ErrorContains(t, err, "certificate")
 	cfg.DSN = "secure:pass word@tcp(" + server.Addr() + ")/?tls=skip-verify"
-	inf := follow(t, sitesIn(t, db, cfg), siteName)
+	inf := tabletest.Follow(t, sitesIn(t, db, cfg), tabletest.SiteName)
 	for n := range 10 {
-		do(t, db, putSite, "a", n)
-		agree(t, db, inf)
+		tabletest.Do(t, db, tabletest.PutSite, "a", n)
+		tabletest.Agree(t, db, inf)
 	}
 }
 
@@ -89,6 +91,6 @@ func (r *fakeRows) Next(dest []driver.Value) error {
 func TestOtherServersAreRefused(t *testing.T) {
 	db := sql.OpenDB(fake("8.0.36"))
 	defer func() { require.NoError(t, db.Close()) }()
-	_, err := binlog.NewTable(t.Context(), db, scanSite, binlog.TableConfig{Table: "sites", DSN: "root@tcp(localhost)/"})
+	_, err := binlog.NewTable(t.Context(), db, tabletest.ScanSite, binlog.TableConfig{Table: "sites", DSN: "root@tcp(localhost)/"})
 	require.ErrorContains(t, err, "the server is not MariaDB, but 8.0.36: package mysql, which is beside this one, follows a table by triggers")
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package tabletest has tables of many kinds, processes that write them at random, and a check that a cache shows what they have written, for the
-// tests of the two ways to follow a table of the user.
+// Package tabletest is for the tests of the two ways to follow a table of the user. It has a table of sites, tables of many kinds, processes that
+// write them at random, and a check that a cache shows what they have written.
 package tabletest
 
 import (
@@ -258,7 +258,7 @@ func WriterMain() {
 	}()
 	err := func() error {
 		ctx := context.Background()
-		db, err := open(args[0], args[1])
+		db, err := OpenPool(DSN("root", args[0], args[1], ""))
 		if err != nil {
 			return err
 		}
@@ -296,18 +296,6 @@ func WriterMain() {
 		os.Exit(1)
 	}
 	os.Exit(0)
-}
-
-// open returns a pool of root.
-func open(addr, database string) (*sql.DB, error) {
-	cfg := driver.NewConfig()
-	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = "root", "tcp", addr, database
-	cfg.Logger = &driver.NopLogger{} // or it logs each connection that is cut
-	connector, err := driver.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
 }
 
 // StartWriters starts processes that write the table T of a kind. Each session takes one of the formats of the binary log.
