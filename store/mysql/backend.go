@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/setpoint-go/setpoint/internal/broadcast"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -68,7 +69,7 @@ type Backend struct {
 	db       *sql.DB
 	tables   tables
 	maxBytes int
-	latest   latest
+	latest   follow.Latest
 	written  broadcast.Signal // by this Backend
 	writes   group.Commit[turn, *swap]
 

@@ -238,15 +238,7 @@ func (t *Table[T]) listIn(ctx context.Context, s usertable.Session, columns []us
 	if err != nil {
 		return err
 	}
-	whole := false
-	err = follow.Ahead(ctx, t.reader.Pages(rows, report), func(l informer.List[T]) bool {
-		whole = yield(l)
-		return whole
-	})
-	if err = errors.Join(err, rows.Close()); err == nil && whole {
-		t.memory.Put(report)
-	}
-	return err
+	return t.reader.List(ctx, rows, report, &t.memory, yield)
 }
 
 // refill adds a first row to a log that somebody has emptied, and settles the numbers below.

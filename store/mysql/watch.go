@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
-	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -51,7 +49,7 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	limits := ""
 	if q.Prefix != "" {
 		limits = " AND `key` >= " + bytesSQL(q.Prefix)
-		if end := successor(q.Prefix); end != "" {
+		if end := follow.PrefixEnd(q.Prefix); end != "" {
 			limits += " AND `key` < " + bytesSQL(end)
 		}
 	}
@@ -96,18 +94,6 @@ func (b *Backend) endRead(ctx context.Context, tx *sql.Conn) {
 		return
 	}
 	_ = tx.Close() // it returns to the pool
-}
-
-// successor returns the least string that is greater than all that begin with prefix, or "" if there is none.
-func successor(prefix string) string {
-	end := []byte(prefix)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i] < 0xff {
-			end[i]++
-			return string(end[:i+1])
-		}
-	}
-	return ""
 }
 
 // state returns the row of the table state.
@@ -209,29 +195,5 @@ func (b *Backend) changes(
 
 // poll returns the version of the tables. Watches that ask at about the same time share one query.
 func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
-	b.latest.mu.Lock()
-	version, fresh := b.latest.version, time.Since(b.latest.polled) < b.cfg.Poll/2
-	b.latest.mu.Unlock()
-	if fresh {
-		return version, nil
-	}
-	asked := time.Now()
-	version, err := b.version(ctx)
-	if err != nil {
-		return 0, err
-	}
-	b.latest.mu.Lock()
-	defer b.latest.mu.Unlock()
-	if asked.After(b.latest.polled) { // an older answer would make the watches that have passed it read again
-		b.latest.version, b.latest.polled = version, asked
-	}
-	return version, nil
-}
-
-// latest is the last change that a Backend knows of.
-type latest struct {
-	mu sync.Mutex
-	// mu guards the following.
-	version informer.Version // as of polled
-	polled  time.Time
+	return b.latest.Get(b.cfg.Poll/2, func() (informer.Version, error) { return b.version(ctx) })
 }

@@ -19,6 +19,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/setpoint-go/setpoint/internal/broadcast"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/group"
 	"github.com/setpoint-go/setpoint/internal/problems"
 	"github.com/setpoint-go/setpoint/store/backend"
@@ -77,7 +78,7 @@ type Backend struct {
 	write   pool // one connection, which does not wait for other writers: begin does
 	read    pool
 	users   *sql.DB // the result of DB
-	latest  latest
+	latest  follow.Latest
 	written broadcast.Signal // by this Backend
 	writers atomic.Int32     // calls of Transact outside a caller's transaction
 	turns   group.Commit[*transaction, *swap]

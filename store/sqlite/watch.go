@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"sync"
-	"time"
 
 	"github.com/setpoint-go/setpoint/informer"
 	"github.com/setpoint-go/setpoint/internal/follow"
@@ -38,8 +36,8 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 	if err != nil {
 		return err
 	}
-	after, end := "", successor(q.Prefix) // no key is empty
-	n := 0                                // rows of a page
+	after, end := "", follow.PrefixEnd(q.Prefix) // no key is empty
+	n := 0                                       // rows of a page
 	next := func(ctx context.Context) (page backend.Page, more bool, err error) {
 		page.Version, page.Records = version, make([]backend.Record, 0, n)
 		rows, err := tx.QueryContext(ctx, b.tables.list, kind, after, q.Prefix, end, end, pageSize)
@@ -56,18 +54,6 @@ func (b *Backend) list(ctx context.Context, kind string, q backend.Query, yield 
 		return page, n == pageSize, err
 	}
 	return follow.Ahead(ctx, next, yield)
-}
-
-// successor returns the least string that is greater than all that begin with prefix, or "" if there is none.
-func successor(prefix string) string {
-	end := []byte(prefix)
-	for i := len(end) - 1; i >= 0; i-- {
-		if end[i] < 0xff {
-			end[i]++
-			return string(end[:i+1])
-		}
-	}
-	return ""
 }
 
 // each calls f with each row of key, version, deleted, record.
@@ -157,29 +143,8 @@ func (b *Backend) changes(
 
 // poll returns the version of the file. Watches that ask at about the same time share one query.
 func (b *Backend) poll(ctx context.Context) (informer.Version, error) {
-	b.latest.mu.Lock()
-	version, fresh := b.latest.version, time.Since(b.latest.polled) < b.cfg.Poll/2
-	b.latest.mu.Unlock()
-	if fresh {
-		return version, nil
-	}
-	asked := time.Now()
-	version, _, err := b.state(ctx, b.read)
-	if err != nil {
-		return 0, err
-	}
-	b.latest.mu.Lock()
-	defer b.latest.mu.Unlock()
-	if asked.After(b.latest.polled) { // an older answer would make the watches that have passed it read again
-		b.latest.version, b.latest.polled = version, asked
-	}
-	return version, nil
-}
-
-// latest is the last change that a Backend knows of.
-type latest struct {
-	mu sync.Mutex
-	// mu guards the following.
-	version informer.Version // as of polled
-	polled  time.Time
+	return b.latest.Get(b.cfg.Poll/2, func() (informer.Version, error) {
+		version, _, err := b.state(ctx, b.read)
+		return version, err
+	})
 }

@@ -272,15 +272,7 @@ func (t *Table[T]) list(ctx context.Context, yield func(informer.List[T]) bool) 
 		if err != nil {
 			return err
 		}
-		whole := false
-		err = follow.Ahead(ctx, t.reader.Pages(rows, report), func(l informer.List[T]) bool {
-			whole = yield(l)
-			return whole
-		})
-		if err = errors.Join(err, rows.Close()); err == nil && whole {
-			t.memory.Put(report)
-		}
-		return err
+		return t.reader.List(ctx, rows, report, &t.memory, yield)
 	})
 }
 

@@ -3,11 +3,13 @@ package usertable
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"slices"
 
 	"github.com/setpoint-go/setpoint/informer"
+	"github.com/setpoint-go/setpoint/internal/follow"
 	"github.com/setpoint-go/setpoint/internal/rowscan"
 )
 
@@ -42,8 +44,22 @@ func (r *Reader[T]) newValues() *values {
 // pageSize is the number of rows of a page of a list.
 const pageSize = 1000
 
-// Pages returns a function that reads the next page of a list, and notes its rows in report.
-func (r *Reader[T]) Pages(rows *sql.Rows, report Report) func(context.Context) (informer.List[T], bool, error) {
+// List calls yield with page after page of the rows of a query, until it returns false, and notes them in report. If yield has taken all of them,
+// List puts report into memory. It closes rows.
+func (r *Reader[T]) List(ctx context.Context, rows *sql.Rows, report Report, memory *Memory, yield func(informer.List[T]) bool) error {
+	whole := false
+	err := follow.Ahead(ctx, r.pages(rows, report), func(l informer.List[T]) bool {
+		whole = yield(l)
+		return whole
+	})
+	if err = errors.Join(err, rows.Close()); err == nil && whole {
+		memory.Put(report)
+	}
+	return err
+}
+
+// pages returns a function that reads the next page of a list, and notes its rows in report.
+func (r *Reader[T]) pages(rows *sql.Rows, report Report) func(context.Context) (informer.List[T], bool, error) {
 	row := &rowscan.Part{Rows: rows, N: r.columns}
 	key := &rowscan.Part{Rows: rows, N: r.columns, Key: map[int]int{}}
 	for _, i := range r.key {
