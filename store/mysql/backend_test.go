@@ -270,6 +270,13 @@ func inStoreTx(ctx context.Context, db *sql.DB, f func(ctx context.Context, tx *
 	return tabletest.InTx(ctx, db, func(tx *sql.Tx) error { return f(mysql.WithTx(ctx, tx), tx) })
 }
 
+// inTxOf returns transactions for checks of package dbtest.
+func inTxOf(db *sql.DB) dbtest.InTx {
+	return func(ctx context.Context, f func(ctx context.Context) error) error {
+		return inStoreTx(ctx, db, func(ctx context.Context, _ *sql.Tx) error { return f(ctx) })
+	}
+}
+
 func objectsAndRowsCommitTogether(t *testing.T, server *servertest.Server) {
 	one, two := migrated(t, server)
 	db := open(t, one, mysql.Config{})
@@ -394,46 +401,12 @@ func replacedLeaderWritesNothing(t *testing.T, server *servertest.Server) {
 
 func severalObjectsDoNotDeadlock(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
-	db := open(t, one, mysql.Config{})
-	errs := make(chan error)
-	const n = 8
-	for i := range n {
-		go func() { // the test waits for it
-			for range 10 {
-				if err := inStoreTx(t.Context(), one, func(ctx context.Context, _ *sql.Tx) error {
-					for j := range 3 { // in another order each
-						if _, err := dbtest.Put(ctx, db, fmt.Sprint((i*j+i)%5), "1", backend.Fence{Lease: fmt.Sprint(j * i % 3), Term: 1}); err != nil {
-							return err
-						}
-					}
-					return nil
-				}); err != nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	for range n {
-		require.NoError(t, <-errs)
-	}
+	dbtest.TransactionsDoNotDeadlock(t, open(t, one, mysql.Config{}), inTxOf(one))
 }
 
 func waitingEndsWithContext(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
-	db := open(t, one, mysql.Config{})
-	require.NoError(t, inStoreTx(t.Context(), one, func(ctx context.Context, _ *sql.Tx) error {
-		_, err := dbtest.Put(ctx, db, "a", "1")
-		require.NoError(t, err)
-		short, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGone)
-		defer cancel()
-		_, err = dbtest.Put(short, db, "b", "1")
-		require.ErrorIs(t, err, errGone)
-		return nil
-	}))
-	_, err := dbtest.Put(t.Context(), db, "b", "1")
-	require.NoError(t, err)
+	dbtest.WriteWaitsForTransaction(t, open(t, one, mysql.Config{}), inTxOf(one))
 }
 
 // The server undoes a statement that has waited for a second, and the write waits on.
@@ -756,36 +729,7 @@ func rejectedWriteFailsAlone(t *testing.T, server *servertest.Server) {
 // Writers share a transaction, and each has a context of its own.
 func neighborsContextDoesNotEndWrite(t *testing.T, server *servertest.Server) {
 	one, _ := migrated(t, server)
-	db := open(t, one, mysql.Config{})
-	stop := make(chan struct{})
-	var hasty, patient sync.WaitGroup
-	for i := range 8 {
-		hasty.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(50+n*37%3000)*time.Microsecond)
-				_, _ = dbtest.Put(ctx, db, fmt.Sprint("hasty", i), "{}")
-				cancel()
-			}
-		})
-	}
-	for i := range 2 {
-		patient.Go(func() {
-			for range 100 {
-				_, err := dbtest.Put(t.Context(), db, fmt.Sprint("patient", i), "{}")
-				if !assert.NoError(t, err) {
-					return
-				}
-			}
-		})
-	}
-	patient.Wait()
-	close(stop)
-	hasty.Wait()
+	dbtest.ImpatientWritersHarmNoOthers(t, open(t, one, mysql.Config{}), 3*time.Millisecond, 100)
 }
 
 func poolOfOneConnectionIsEnough(t *testing.T, server *servertest.Server) {

@@ -205,45 +205,11 @@ func oldSnapshot(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
 }
 
 func noDeadlock(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
-	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
-	errs := make(chan error)
-	const n = 8
-	for i := range n {
-		go func() { // the test waits for it
-			for range 10 {
-				if err := inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
-					for j := range 3 { // in another order each
-						if _, err := dbtest.Put(ctx, db, fmt.Sprint((i*j+i)%5), "1", backend.Fence{Lease: fmt.Sprint(j * i % 3), Term: 1}); err != nil {
-							return err
-						}
-					}
-					return nil
-				}); err != nil {
-					errs <- err
-					return
-				}
-			}
-			errs <- nil
-		}()
-	}
-	for range n {
-		require.NoError(t, <-errs)
-	}
+	dbtest.TransactionsDoNotDeadlock(t, open(t, pool, postgres.Config{Schema: newSchema(t, pool)}), inTxOf(pool))
 }
 
 func waits(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {
-	db := open(t, pool, postgres.Config{Schema: newSchema(t, pool)})
-	require.NoError(t, inTx(t.Context(), pool, func(ctx context.Context, _ pgx.Tx) error {
-		_, err := dbtest.Put(ctx, db, "a", "1")
-		require.NoError(t, err)
-		short, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errGone)
-		defer cancel()
-		_, err = dbtest.Put(short, db, "b", "1")
-		require.ErrorIs(t, err, errGone)
-		return nil
-	}))
-	_, err := dbtest.Put(t.Context(), db, "b", "1")
-	require.NoError(t, err)
+	dbtest.WriteWaitsForTransaction(t, open(t, pool, postgres.Config{Schema: newSchema(t, pool)}), inTxOf(pool))
 }
 
 func overtaken(t *testing.T, _ *servertest.Server, pool *pgxpool.Pool) {

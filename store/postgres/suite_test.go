@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/stretchr/testify/require"
 
+	"github.com/setpoint-go/setpoint/internal/dbtest"
 	"github.com/setpoint-go/setpoint/internal/servertest"
 	"github.com/setpoint-go/setpoint/store/backend"
 	"github.com/setpoint-go/setpoint/store/postgres"
@@ -50,6 +51,13 @@ func open(t testing.TB, pool *pgxpool.Pool, cfg postgres.Config) *postgres.Backe
 // inTx calls f in a transaction.
 func inTx(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return f(postgres.WithTx(ctx, tx), tx) })
+}
+
+// inTxOf returns transactions for checks of package dbtest.
+func inTxOf(pool *pgxpool.Pool) dbtest.InTx {
+	return func(ctx context.Context, f func(ctx context.Context) error) error {
+		return inTx(ctx, pool, func(ctx context.Context, _ pgx.Tx) error { return f(ctx) })
+	}
 }
 
 func TestSuiteThroughTwoHandles(t *testing.T) {

@@ -1,8 +1,6 @@
 package sqlite_test
 
 import (
-	"context"
-	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -44,34 +42,5 @@ func TestRejectedWriteFailsAlone(t *testing.T) {
 // Writers share a transaction, and each has a context of its own.
 func TestNeighborsDeadlineDoesNotEndWrite(t *testing.T) {
 	t.Parallel()
-	db := open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{})
-	stop := make(chan struct{})
-	var hasty, patient sync.WaitGroup
-	for i := range 8 {
-		hasty.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(50+n*37%1500)*time.Microsecond)
-				_, _ = dbtest.Put(ctx, db, fmt.Sprint("hasty", i), "{}")
-				cancel()
-			}
-		})
-	}
-	for i := range 2 {
-		patient.Go(func() {
-			for range 500 {
-				_, err := dbtest.Put(t.Context(), db, fmt.Sprint("patient", i), "{}")
-				if !assert.NoError(t, err) {
-					return
-				}
-			}
-		})
-	}
-	patient.Wait()
-	close(stop)
-	hasty.Wait()
+	dbtest.ImpatientWritersHarmNoOthers(t, open(t, filepath.Join(t.TempDir(), "x.db"), sqlite.Config{}), 1500*time.Microsecond, 500)
 }
