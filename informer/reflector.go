@@ -149,8 +149,8 @@ func (r *reflector[K, T]) turn(all context.Context, exited bool) {
 	}
 }
 
-// hurry leaves out the delay before the next attempt. An attempt in progress continues: if callers that do not wait for each other interrupted it,
-// none might ever succeed.
+// hurry leaves out the delay before the next attempt. It does not interrupt an attempt in progress: if many callers did that, no attempt might ever
+// succeed.
 func (r *reflector[K, T]) hurry() {
 	r.hurried.Store(true)
 	if awake := r.awake.Load(); awake != nil {

@@ -214,7 +214,7 @@ func TestRowsThatVanishAreFound(t *testing.T) {
 	}
 }
 
-// The binary log begins anew under a watch. The server tells the watch nothing. A version of the old log is of another history.
+// RESET MASTER empties the binary log under a watch. The server tells the watch nothing. A version of the old log is of another history.
 func TestAnotherLogBeginsNewHistory(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)

@@ -30,8 +30,8 @@ type dump struct {
 	stop     func() bool
 }
 
-// newReplicaID returns the server_id of a connection. The server ends an older connection that has the same one, which then begins again with
-// another. So nobody has to choose unique numbers. Those of replicas are hardly ever so large.
+// newReplicaID returns the server_id of a connection, at random. If two connections have the same one, the server ends the older connection, which
+// begins again with another. Replicas hardly ever have such large numbers.
 func newReplicaID() uint32 { return 1<<31 | rand.Uint32() }
 
 // fatal is the number of the error of a server that cannot send the binary log from a position.

@@ -34,7 +34,7 @@ import (
 //  4. A watch misses no change that is in the binary log as rows, and reports none that was rolled back. It reports changes in the order of their
 //     commits. The server writes a transaction into the log before others can see it: a watch waits until they can. So a list that begins
 //     after an event shows its change.
-//  5. What is not in the log as rows ends the watch with [informer.ErrExpired], so that the informer lists: TRUNCATE, ALTER TABLE, and other
+//  5. A change that is not in the log as rows ends the watch with [informer.ErrExpired], so that the informer lists: TRUNCATE, ALTER TABLE, and other
 //     statements that name the table, and each INSERT, UPDATE, or DELETE, of whatever table, that a session has logged as a statement. So does
 //     the commit of an XA transaction that was prepared for longer than a second before the watch began.
 //  6. The actions of foreign keys are not in the log. The log shows that they may have happened: then, and every [TableConfig.Verify], a watch
@@ -43,7 +43,7 @@ import (
 //  7. Two keys are the same if they have the same bytes. If the collation of the key ignores case, or accents, or spaces at the end, an update
 //     of acme to ACME is a deletion and an addition.
 //  8. If the server has removed the changes after a version, a watch ends with [informer.ErrExpired]. If the version is of another server, as
-//     after a failover, or of a binary log that has begun anew, it ends with [informer.ErrNewHistory]. It compares a number of 12 bits, made of
+//     after a failover, or of a binary log that was reset, it ends with [informer.ErrNewHistory]. It compares a number of 12 bits, made of
 //     the server_id and the second in which the file of the log was begun, and whether an event begins at the position.
 //  9. A list, or a watch when it begins and every five seconds, checks the settings of the server, the key, and the columns. If it cannot go on,
 //     it fails, and the error says what to do.
@@ -54,8 +54,8 @@ import (
 //
 // Each open watch has a connection to the binary log, and a connection of its own out of the pool, which it closes at its end. A list, or a
 // comparison, takes one of the pool for a while. So let [sql.DB.SetMaxOpenConns] leave room for two connections for each informer. A list also
-// connects to the binary log, for a moment. A watch receives the changes of all tables of the server, and decodes those of its own. A list holds a snapshot until its loop ends, and an ALTER
-// TABLE waits for it.
+// connects to the binary log, for a moment. A watch receives the changes of all tables of the server, and decodes those of its own. A list holds a
+// snapshot until its loop ends, and an ALTER TABLE waits for it.
 //
 // The user of the pool needs SELECT on the table, and CREATE TEMPORARY TABLES on the database: a watch reads rows by joining the table with a
 // temporary table of keys. The user of [TableConfig.DSN] needs REPLICATION SLAVE and BINLOG MONITOR. Both may be one.

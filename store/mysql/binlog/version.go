@@ -22,7 +22,7 @@ func (p position) reaches(q position) bool {
 	return p.file > q.file || p.file == q.file && p.offset >= q.offset
 }
 
-// A version is a position, and the mark of its file. So a version of another server, or of a server whose binary log has begun anew, is not one
+// A version is a position, and the mark of its file. So a version of another server, or of a server whose binary log was reset, is not one
 // of the history that the server has now. A version without a mark may be compared with others, but no watch begins there.
 const (
 	fileBits   = 20
